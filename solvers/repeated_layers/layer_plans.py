@@ -41,6 +41,7 @@ COLD = 1e-4  # the last temperature
 # Moves of a run for each free op, and numbers of runs: many short runs find more than a long one.
 MOVES_PER_OP, LEAST_RUNS, MOST_RUNS = 400, 3, 24
 TRIAL = 200  # moves by which the time of one is measured
+ENDLESS_MOVES = 10**9  # of a run that ends with its time
 
 
 class LayerEffort(NamedTuple):
@@ -95,7 +96,7 @@ def room_bytes(instance: Instance, semantics: Makespan, reserve: Ints) -> Ints:
 def layouts(
     instance: Instance, bottlenecks: Bottlenecks, held: Ints, room: Ints
 ) -> dict[tuple[int, int], Layout]:
-    """Layouts worth trying, by the first device and the number of devices."""
+    """Layouts worth trying, by the first device and their rank: the most room is first."""
     # The first device is the fastest for the bottlenecks, or another kind that is nearly as fast:
     # between servers the sections in between may run better there. For each number of devices, the
     # largest part of `PARTS`.
@@ -108,11 +109,12 @@ def layouts(
             break
         if kind not in alike:
             alike.add(kind)
+            best: dict[int, Layout] = {}
             for part in PARTS:
                 layout = _layout(instance, bottlenecks, held, room, part, first)
                 if layout is not None:
-                    count = len(np.unique(layout.device[bottlenecks.ops]))
-                    found.setdefault((first, count), layout)
+                    best.setdefault(len(np.unique(layout.device[bottlenecks.ops])), layout)
+            found.update({(first, rank): layout for rank, layout in enumerate(best.values())})
     return found
 
 
@@ -309,9 +311,6 @@ def anneal(
             for run in range(runs):
                 pace.deadline = began + effort.seconds * (run + 1) / runs
                 yield from cool(ENDLESS_MOVES, run, fits=True)
-
-
-ENDLESS_MOVES = 10**9
 
 
 def _num_runs(wanted: float) -> int:

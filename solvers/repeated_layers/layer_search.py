@@ -36,6 +36,7 @@ FOLLOW = 0.9
 SHIFT = 0.03  # standard deviation of a change of urgency, in makespans
 # Factors of memory's price after a move without, and with, room; most times its least price.
 DEARER, CHEAPER, MOST_TIMES = 1.01, 0.998, 100.0
+ENDLESS = 1e18  # a limit above all costs
 LEAST_PRICE = 2.0  # of holding all bytes where there is no room, in serial times
 
 
@@ -158,17 +159,11 @@ class LayerWalk:
             state.best_at[:], state.best_shift[:] = device, shift
 
     def best_ns(self) -> int:
-        """The time of the best state."""
-        return self.time_of(self.state.best_at, self.state.best_shift)
-
-    def time_of(self, device: Ints, shift: Ints) -> int:
-        """The section's time; `work` has all times then."""
-        bottom_levels(self.machines, device, self.state.level)
-        self.state.level[:] += shift
-        return int(insert_all(self.machines, device, self.state.level, self.work))
-
-
-ENDLESS = 1e18  # a limit above all costs
+        """The time of the best state; `work` has all times then."""
+        state = self.state
+        bottom_levels(self.machines, state.best_at, state.level)
+        state.level[:] += state.best_shift
+        return int(insert_all(self.machines, state.best_at, state.level, self.work))
 
 
 def walk_of(

@@ -14,7 +14,7 @@ from placegap.instances.problem.integers import NEVER
 from placegap.instances.referee.evaluate import evaluate, feasible_value
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Params, Task
-from placegap.solvers.core.progress import Known, reporter
+from placegap.solvers.core.progress import Known, report, reporter
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import PROOF, Bound, Outcome
 from placegap.solvers.local_search.quick_schedule import inserted
@@ -39,11 +39,13 @@ PRE_RUN, MOST_PRE_RUNS, PRE_RUNS = 0.06, 4, 0.4
 # The long run gains 1 to 3 %: none begins where the first ones are so much above the incumbent, or
 # find nothing better than one device, as on training steps, whose gradients of weights are pinned.
 HOPELESS = 1.05
+INTERRUPTED = "interrupted"
 JUDGINGS = 4  # plans that are judged at the end, with what it takes to make them
 
 
 class RepeatedLayersParams(Params):
-    #: Most moves. By default they last for the whole time limit; without one there are 20,000.
+    #: About how many moves. By default they last for the whole time limit; without one there are
+    #: 20,000.
     moves: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
 
 
@@ -92,25 +94,22 @@ def repeated_layers(task: Task[Makespan], params: RepeatedLayersParams) -> Outco
     proof = prove_layers(instance, semantics, bottlenecks, clock.part(PRE_RUNS).is_over)
     if proof is None:
         return Outcome(known.plan, message="its times or its tables are too large")
-    known.prove(Bound(proof.ns, ORIGIN, PROOF))
-    arrays = instance.arrays
-    nowhere = not arrays.able.any(axis=1).all()
-    if nowhere or not arrays.able[bottlenecks.ops].all(axis=0).any():
-        return Outcome(known.plan, bound=known.bound, message="no device runs all bottlenecks")
+    bound = Bound(proof.ns, ORIGIN, PROOF)
+    report(instance, semantics, NAME, bound=bound)
+    if not instance.arrays.able[bottlenecks.ops].all(axis=0).any():
+        return Outcome(known.plan, bound=bound, message="no device runs all bottlenecks")
     search = _LayerSearch(task, bottlenecks, proof, known)
-    search.run(clock, params.moves)
-    message = "interrupted" if search.is_stopped else ""
-    if search.is_hopeless:
-        message = "its first plans are no better than the one that it was given"
-    if known.plan is None:
-        message = message or "no plan that it tried fits into memory"
-    return Outcome(known.plan, bound=known.bound, message=message, details={"moves": search.moves})
+    try:
+        message = search.run(clock, params.moves)
+    except KeyboardInterrupt:
+        message = INTERRUPTED
+    return Outcome(known.plan, bound=bound, message=message, details={"moves": search.moves})
 
 
 class _Tried(NamedTuple):
-    """A layout, its plan, which fits, the room that tensors need, and the classes."""
+    """A layout, its plan and value, the room that tensors need, and the classes."""
 
-    value_ns: int
+    value_ns: int  # `NEVER` of a plan that does not fit
     plan: Plan
     key: tuple[int, int]
     reserve: Ints
@@ -126,42 +125,47 @@ class _LayerSearch:
         self.instance, self.semantics, self.seed = task.instance, task.semantics, task.limits.seed
         self.bottlenecks, self.proof, self.known = bottlenecks, proof, known
         self.held = state_bytes(task.instance, task.semantics)
-        self.moves, self.judging_s, self.is_stopped, self.is_hopeless = 0, 0.0, False, False
+        self.moves, self.judging_s, self.is_stopped = 0, 0.0, False
 
-    def run(self, clock: Clock, moves: int | None) -> None:
-        """Search for a number of moves, or for the time that is left."""
+    def run(self, clock: Clock, moves: int | None) -> str:
+        """Search for a number of moves, or for the time that is left; returns a message."""
         if moves is None and clock.limit_s is None:
             moves = USUAL_MOVES
         nothing = np.zeros(self.instance.num_devices, np.int64)
         keys, start_ns = [*self._layouts(nothing)], self.known.value
         effort = LayerEffort(clock.left_s, moves)
         part = effort.part(min(PRE_RUN, PRE_RUNS / len(keys)))
-        first = clock.part(PRE_RUNS)
-        tried = [one for key in keys if (one := self._first_runs(key, part, first)) is not None]
-        if not tried or self.is_stopped:
-            return
+        first, tried = clock.part(PRE_RUNS), list[_Tried]()
+        for key in keys:
+            if not tried or not first.is_over():
+                tried.append(self._first_runs(key, part, clock))
+        if self.is_stopped:
+            return INTERRUPTED
         best = min(tried, key=lambda one: one.value_ns)
         is_serial = len(np.unique(best.plan.devices)) == 1
         if start_ns is not None and best.value_ns >= start_ns * (1.0 if is_serial else HOPELESS):
-            self.is_hopeless = True
-            return
+            return "its first plans are no better than the one that it was given"
         planner = self._planner(best.key, best.reserve)
         planner.earlier = best.classes
         left_s = clock.left_s
         if left_s is not None:
             left_s = max(0.0, left_s - JUDGINGS * self.judging_s)
+        if moves is not None:
+            moves = max(1, moves - self.moves)
         plan = self._plan_of(planner, LayerEffort(left_s, moves), self.seed + 1)
-        # Sections do not overlap in their own orders. Where ops have slack, other orders may be
-        # better.
-        for other in (
-            plan,
-            inserted(self.instance, self.semantics, plan),
-            Plan.on(plan.devices.tolist()),
-        ):
-            self.known.improve(feasible_value(self.instance, other, self.semantics), other)
+        self._judge(plan)
+        if self.is_stopped:
+            return INTERRUPTED
+        # Sections do not overlap in their own orders. Where ops have slack, others may be better.
+        self._judge(inserted(self.instance, self.semantics, plan))
+        self._judge(Plan.on(plan.devices.tolist()))
+        return "" if self.known.plan is not None else "no plan that it tried fits into memory"
+
+    def _judge(self, plan: Plan) -> None:
+        self.known.improve(feasible_value(self.instance, plan, self.semantics), plan)
 
     def _layouts(self, reserve: Ints) -> dict[tuple[int, int], Layout]:
-        """Layouts by first device and number of devices; without room, as if there were."""
+        """Layouts by first device and rank; without room, as if there were."""
         room = room_bytes(self.instance, self.semantics, reserve)
         endless = np.full(len(room), NEVER)
         return layouts(self.instance, self.bottlenecks, self.held, room) or layouts(
@@ -176,12 +180,10 @@ class _LayerSearch:
         given = self.instance, self.semantics, self.bottlenecks, self.proof
         return LayerPlanner(*given, found[like], room)
 
-    def _first_runs(self, key: tuple[int, int], effort: LayerEffort, clock: Clock) -> _Tried | None:
+    def _first_runs(self, key: tuple[int, int], effort: LayerEffort, clock: Clock) -> _Tried:
         """Runs of a layout until a plan fits, each with the room that tensors needed before."""
         reserve = np.zeros(self.instance.num_devices, np.int64)
-        for _ in range(MOST_PRE_RUNS):
-            if self.is_stopped or clock.is_over():
-                break
+        for left in range(MOST_PRE_RUNS - 1, -1, -1):
             planner = self._planner(key, reserve)
             plan = self._plan_of(planner, effort, self.seed)
             began_s = now_s()
@@ -193,7 +195,9 @@ class _LayerSearch:
             used = np.array([use.memory_bytes for use in verdict.uses])
             over = np.maximum(used - self.instance.arrays.memory_bytes, 0)
             reserve = reserve + over + over // 8
-        return None
+            if left == 0 or self.is_stopped or clock.is_over():
+                break
+        return _Tried(NEVER, plan, key, reserve, planner.classes)
 
     def _plan_of(self, planner: LayerPlanner, effort: LayerEffort, seed: int) -> Plan:
         plan = planner.run(effort, seed)

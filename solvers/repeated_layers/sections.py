@@ -24,7 +24,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
 from placegap.instances.problem.graph_index import DisjointSets, first_of, group_by
-from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 
 FREE = -1  # the device of an op that is not pinned
 
@@ -115,13 +115,13 @@ def slacks(instance: Instance) -> tuple[Ints, int]:
     """How much shorter the longest path through each op is than that of all, (n,); and that one."""
     # Transfers take no time, and ops the least of all devices, at least 1 ns.
     index = instance.arrays.index
-    time_ns = np.where(instance.arrays.time_ns == UNSUPPORTED, 2**62, instance.arrays.time_ns)
+    time_ns = np.where(instance.arrays.time_ns == UNSUPPORTED, NEVER, instance.arrays.time_ns)
     own = np.maximum(time_ns.min(axis=1), 1).tolist()
     ahead = _paths(index.topological_order, index.pred_ptr, index.producer[index.pred_edge], own)
     behind = _paths(
         index.topological_order[::-1], index.succ_ptr, index.consumer[index.succ_edge], own
     )
-    through = np.array(ahead) + np.array(behind) - np.array(own)
+    through = np.array(ahead) + (np.array(behind) - np.array(own))  # sums of both may not fit
     longest = int(through.max())
     return longest - through, longest
 

@@ -103,6 +103,19 @@ def test_auto_begins_with_it_where_layers_repeat() -> None:
     assert next(plans(Task(chain, Makespan(), limits), 0)).method == "run-moves"
 
 
+def test_without_a_device_for_all_bottlenecks_there_is_a_bound_alone() -> None:
+    # Ops of 1 ns, the first on one device and the last on another: paths have three bottlenecks,
+    # two other ops and a transfer
+    kinds = {"op0": "a", "op2": "b"}
+    ops = [
+        op.model_copy(update={"time_ns": dict.fromkeys(kinds.get(op.name, "ab"), 1)})
+        for op in stack(2, branches=2).graph.ops
+    ]
+    instance = draw.changed(stack(2, branches=2), ops=ops, devices=draw.devices(["a", "b"]))
+    found = run_method(instance, Makespan(), NAME)
+    assert (found.message, found.bound_ns) == ("no device runs all bottlenecks", 6)
+
+
 def test_it_says_why_it_does_not_apply() -> None:
     task = Task(
         draw.row([draw.op(i, {"gpu": 3}) for i in range(4)], draw.devices(["gpu"])), Makespan()
