@@ -111,6 +111,7 @@ class Growth:
 LEFT_OUT = {
     "expert",
     "memory-knapsack",
+    "repeated-layers",  # the graphs of a size have no equal layers
     *("exo", "llama-cpp", "vllm-even", "sglang-even"),
     *("llama-fit", "ik-llama-fit", "halda", "parallax"),
     *("equal-split", "piper"),

@@ -132,6 +132,7 @@ def test_every_method_runs_on_a_file_of_chains_or_says_what_it_needs() -> None:
     assert "--param path=FILE" in refused.pop("expert")
     assert "memory is slack" in refused.pop("memory-knapsack")
     assert "no op has a cache" in refused.pop("most-tokens")
+    assert "no two sections" in refused.pop("repeated-layers")
     for method in SPLITS & refused.keys():
         assert "its plans are not chain" in refused.pop(method)
     for method, line in refused.items():  # not installed
