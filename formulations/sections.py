@@ -128,7 +128,7 @@ def channel_work_within(model: pyo.ConcreteModel, instance: Instance) -> None:
     LP spreads the other end over all devices.
 
     $\sum_{(q, a, b) \in c} p_{qab} w_{qab} + (h_c + t_c) \beta_c \le T,
-    \quad \beta_c \ge \sum_{(a, b) \in c} w_{qab}$
+    \quad \beta_c \ge \sum_{(a, b) \in c} w_{qab}, \quad w_{uab} \ge w_{qab}$
     """
     sent, index, tensors = model.route, instance.arrays.index, names_of(instance).tensors
     of = {q: q for q in model.EDGES}  # what carries an edge: itself, or its tensor

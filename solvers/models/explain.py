@@ -166,7 +166,8 @@ def index_text(component: Any) -> str:
     """
     if not component.is_indexed():
         return ""
-    named = list(component.model().component_objects(pyo.Set))
+    # an empty Set has no dimension
+    named = [one for one in component.model().component_objects(pyo.Set) if len(one)]
     texts = []
     for part in component.index_set().subsets(expand_all_set_operators=True):
         if any(part is one for one in named):
@@ -187,6 +188,7 @@ def _listed(first: Any, named: list[pyo.Set]) -> str:
     while member:
         fits = (one for one in named if member[: one.dimen] in one or member[0] in one)
         found = next(fits, None)
-        names.append("other names" if found is None else found.name)
+        other = "numbers" if isinstance(member[0], int) else "other names"
+        names.append(other if found is None else found.name)
         member = member[1 if found is None else found.dimen :]
     return f"some of {' x '.join(names)}"
