@@ -66,6 +66,18 @@ def on_servers(instance: Instance) -> Instance:
     return instance.model_copy(update={"cluster": cluster})
 
 
+def fixed_ends(instance: Instance) -> Instance:
+    """The instance with a first and a last op that run on one device only."""
+    ops = list(instance.graph.ops)
+    for i in (1, 2):
+        ops[i] = ops[i].model_copy(update={"time_ns": {**ops[i].time_ns, "other": 1}})
+    graph = instance.graph.model_copy(update={"ops": tuple(ops)})
+    first, second = instance.cluster.devices
+    devices = (first, second.model_copy(update={"kind": "other"}))
+    cluster = instance.cluster.model_copy(update={"devices": devices})
+    return instance.model_copy(update={"graph": graph, "cluster": cluster})
+
+
 def idle(instance: Instance) -> Instance:
     """The instance without times, on an accelerator and a host: calls may wait in a cycle."""
     ops = [op.model_copy(update={"time_ns": {"gpu": 0}}) for op in instance.graph.ops]
@@ -89,7 +101,7 @@ def models() -> Iterator[pyo.ConcreteModel]:
         yield build(instance, Makespan(channels="link"))
     yield getf.build(tight(instance), Makespan())
     yield m_sct.build(instance, Makespan())
-    yield sections.build(instance, Makespan(channels="port", transfers="per_tensor"))
+    yield sections.build(fixed_ends(instance), Makespan(channels="port", transfers="per_tensor"))
     for calls in (1, 2):
         subgraphs = LatencySubgraphs(subgraphs=calls)
         yield latency_ip.build(instance, subgraphs, form="as_published")

@@ -164,8 +164,8 @@ def call_of_op(model: pyo.ConcreteModel, num_calls: int) -> None:
 
 @family
 def tensor_enters(model: pyo.ConcreteModel) -> None:
-    r"""Tarnawski et al., CommIn: enters[u, k, c] >= in_call[j, k, c] - in_call[i, k, c], i producer,
-    j consumer of u.
+    r"""Tarnawski et al., CommIn: enters[u, k, c] >= in_call[j, k, c] - in_call[i, k, c], i the
+    producer, j a consumer of tensor u.
 
     $n_{ukc} \ge y_{jkc} - y_{ikc}$
     """
@@ -233,8 +233,8 @@ def call_convex(model: pyo.ConcreteModel) -> None:
 
 @family
 def call_waits(model: pyo.ConcreteModel) -> None:
-    r"""Tarnawski et al., SubgraphStart: start[k, c] >= end[i] - horizon (1 - enters[u, k, c]), i the
-    producer of tensor u.
+    r"""Tarnawski et al., SubgraphStart: start[k, c] >= end[i] - horizon (1 - enters[u, k, c]), i
+    the producer of tensor u.
 
     $s_{kc} \ge e_i - H (1 - n_{ukc})$
     """
