@@ -387,7 +387,9 @@ def load_budget(model: pyo.ConcreteModel) -> None:
 
     parts = {"add": ["load"], "overlap": ["compute", "communication"]}[model.semantics.load]
 
-    @model.Constraint(model.BLOCKS, parts if len(model.NETS) else parts[:1])
+    model.PARTS = pyo.Set(initialize=parts if len(model.NETS) else parts[:1], doc="of a load")
+
+    @model.Constraint(model.BLOCKS, model.PARTS)
     def load_budget(model: pyo.ConcreteModel, p: int, part: str) -> Linear:
         work = 0 if part == "communication" else compute(p)
         return model.largest >= work + (0 if part == "compute" else communication(p))

@@ -94,7 +94,7 @@ def build(
 
 @family
 def device_work_within(model: pyo.ConcreteModel) -> None:
-    r"""Placegap's own, work rows of devices, with what must come before and after.
+    r"""Placegap's own: work rows of devices, with what must come before and after.
 
     Sum over i of p_ik x[i, k] + (least head + least tail on k) used[k] <= makespan, and
     used[k] >= x[i, k]: a device that runs any op stands still until the first op can be there, and
@@ -119,7 +119,7 @@ def device_work_within(model: pyo.ConcreteModel) -> None:
 
 @family
 def channel_work_within(model: pyo.ConcreteModel, instance: Instance) -> None:
-    r"""Placegap's own, work rows of channels, with what must come before and after.
+    r"""Placegap's own: work rows of channels, with what must come before and after.
 
     Sum of the times of what is sent over channel c + (earliest start + least time from an arrival
     to the end) busy[c] <= makespan. With per_edge every edge is sent by itself, with per_tensor a
@@ -128,12 +128,13 @@ def channel_work_within(model: pyo.ConcreteModel, instance: Instance) -> None:
     LP spreads the other end over all devices.
 
     $\sum_{(q, a, b) \in c} p_{qab} w_{qab} + (h_c + t_c) \beta_c \le T,
-    \quad \beta_c \ge \sum_{(a, b) \in c} w_{qab}$
+    \quad \beta_c \ge \sum_{(a, b) \in c} w_{qab}, \quad w_{uab} \ge w_{qab}$
     """
     sent, index, tensors = model.route, instance.arrays.index, names_of(instance).tensors
     of = {q: q for q in model.EDGES}  # what carries an edge: itself, or its tensor
     if model.semantics.transfers == "per_tensor":
         of = {q: tensors[u] for q, u in zip(model.EDGES, index.tensor.tolist(), strict=True)}
+        model.TENSORS = pyo.Set(initialize=tensors, doc="tensors")
         arcs = dict.fromkeys((of[q], a, b) for q, a, b in model.transfer_ns)
         model.sent = sent = pyo.Var(
             list(arcs), bounds=(0, 1), doc="sent[u, a, b]: at least every route of tensor u"
@@ -166,12 +167,13 @@ def channel_work_within(model: pyo.ConcreteModel, instance: Instance) -> None:
     # While a channel is used at all, it is idle before the first and after the last transfer for at
     # least the least head and the least tail: `busy` scales this by the largest use of an edge.
     idle = {c: min(before[c]) + min(after[c]) for c in work}
-    model.busy = pyo.Var(list(idle), bounds=(0, 1), doc="busy[c]: at least an edge's use of c")
+    model.CHANNELS = pyo.Set(initialize=list(idle), doc="channels that a transfer may hold")
+    model.busy = pyo.Var(model.CHANNELS, bounds=(0, 1), doc="busy[c]: at least an edge's use of c")
 
     @model.Constraint([(c, q) for c, q in through if idle[c] > 0])
     def channel_busy(model: pyo.ConcreteModel, c: str, q: str) -> Linear:
         return model.busy[c] >= sum(through[c, q])
 
-    @model.Constraint(list(idle))
+    @model.Constraint(model.CHANNELS)
     def channel_work_within(model: pyo.ConcreteModel, c: str) -> Linear:
         return sum(work[c].values()) + idle[c] / unit_ns * model.busy[c] <= model.makespan

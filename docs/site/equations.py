@@ -21,13 +21,23 @@ from types import FunctionType
 import pyomo.environ as pyo
 
 from placegap.experiments.show.rendering import markdown_grid
-from placegap.formulations import archer, getf, m_sct, moirai, pesto, throughput_ip
-from placegap.instances import Instance, Makespan, MaxLoad, example
+from placegap.formulations import (
+    archer,
+    getf,
+    latency_ip,
+    m_sct,
+    moirai,
+    pesto,
+    sections,
+    throughput_ip,
+)
+from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, example
 from placegap.solvers.models.explain import index_text
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "placegap.formulations."
-HEAD = ("paper", "rows or columns, of each", "mathematics", "function")
+HEAD = ("paper", "components, of each", "mathematics", "function")
+KINDS = (pyo.Var, pyo.Constraint, pyo.Expression, pyo.Objective)
 TABLE = re.compile(r"(<!-- equations: ([\w. ]+) -->\n).*?(<!-- end of equations -->)", re.DOTALL)
 
 
@@ -56,8 +66,31 @@ def on_servers(instance: Instance) -> Instance:
     return instance.model_copy(update={"cluster": cluster})
 
 
+def fixed_ends(instance: Instance) -> Instance:
+    """The instance with a first and a last op that run on one device only."""
+    ops = list(instance.graph.ops)
+    for i in (1, 2):
+        ops[i] = ops[i].model_copy(update={"time_ns": {**ops[i].time_ns, "other": 1}})
+    graph = instance.graph.model_copy(update={"ops": tuple(ops)})
+    first, second = instance.cluster.devices
+    devices = (first, second.model_copy(update={"kind": "other"}))
+    cluster = instance.cluster.model_copy(update={"devices": devices})
+    return instance.model_copy(update={"graph": graph, "cluster": cluster})
+
+
+def idle(instance: Instance) -> Instance:
+    """The instance without times, on an accelerator and a host: calls may wait in a cycle."""
+    ops = [op.model_copy(update={"time_ns": {"gpu": 0}}) for op in instance.graph.ops]
+    edges = [edge.model_copy(update={"bytes": 0}) for edge in instance.graph.edges]
+    graph = instance.graph.model_copy(update={"ops": tuple(ops), "edges": tuple(edges)})
+    first, second = instance.cluster.devices
+    devices = (first, second.model_copy(update={"is_host": True}))
+    cluster = instance.cluster.model_copy(update={"devices": devices})
+    return instance.model_copy(update={"graph": graph, "cluster": cluster})
+
+
 def models() -> Iterator[pyo.ConcreteModel]:
-    """Models that have all families between them; one of a converted module is added here."""
+    """Models that have all families between them; one of a new module is added here."""
     for instance in (full_example(), example()):
         for channels in ("port", "link"):
             rules = Makespan(channels=channels)
@@ -68,6 +101,12 @@ def models() -> Iterator[pyo.ConcreteModel]:
         yield build(instance, Makespan(channels="link"))
     yield getf.build(tight(instance), Makespan())
     yield m_sct.build(instance, Makespan())
+    yield sections.build(fixed_ends(instance), Makespan(channels="port", transfers="per_tensor"))
+    for calls in (1, 2):
+        subgraphs = LatencySubgraphs(subgraphs=calls)
+        yield latency_ip.build(instance, subgraphs, form="as_published")
+        yield latency_ip.build(instance, subgraphs, symmetry=True)
+        yield latency_ip.build(idle(instance), subgraphs)
     yield archer.build(tight(instance), MaxLoad(plans="chain"))
     for load in ("add", "overlap"):
         for replicas in (False, True):
@@ -78,10 +117,10 @@ def models() -> Iterator[pyo.ConcreteModel]:
 
 @cache
 def components() -> dict[str, dict[str, str]]:
-    """The Vars and Constraints that each function adds, and the Sets that index them."""
+    """The components that each function adds, and the Sets that index them."""
     found: dict[str, dict[str, str]] = {}
     for model in models():
-        for part in model.component_objects((pyo.Var, pyo.Constraint)):
+        for part in model.component_objects(KINDS):
             stated_by = getattr(part.parent_block(), "stated_by", {})
             by = stated_by.get(part.local_name, "").removeprefix(PACKAGE)
             sets = index_text(part)

@@ -91,7 +91,10 @@ class Between:
 
 @family
 def call_variables(model: pyo.ConcreteModel, num_calls: int) -> None:
-    """Tarnawski et al., x, CommIn, CommOut."""
+    r"""Tarnawski et al., x, CommIn, CommOut.
+
+    $y_{ikc} \in \lbrace 0, 1 \rbrace, \quad 0 \le n_{ukc}, \ell_{ukc} \le 1$
+    """
     doc = "in_call[i, k, c]: op i is in call c of accelerator k"
     if num_calls == 1:
         model.in_call = pyo.Expression(
@@ -109,7 +112,10 @@ def call_variables(model: pyo.ConcreteModel, num_calls: int) -> None:
 
 @family
 def time_variables(model: pyo.ConcreteModel) -> None:
-    """Times in units, from 0 to the horizon."""
+    r"""Times in units, from 0 to the horizon.
+
+    $0 \le s_{kc}, f_{kc}, e_i, L \le H$
+    """
     span = (0, model.horizon.value)
     model.start = pyo.Var(model.CALLS, bounds=span, doc="start[k, c]: of a call")
     model.finish = pyo.Var(model.CALLS, bounds=span, doc="finish[k, c]: of a call")
@@ -125,10 +131,12 @@ def time_variables(model: pyo.ConcreteModel) -> None:
 
 @family
 def colocate_pooled(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """Tarnawski et al., colour classes: x[i, k] == x[j, k] on accelerators k, for every op i of a
+    r"""Tarnawski et al., colour classes: x[i, k] == x[j, k] on accelerators k, for every op i of a
     group and its first op j.
 
     So if one op is on a host, all are on hosts.
+
+    $x_{ik} = x_{jk}$
     """
     ops, devices = list(model.OPS), list(model.DEVICES)
     home = {ops[i]: ops[j] for i, j in enumerate(first_of_group(instance)) if i != j}
@@ -141,8 +149,10 @@ def colocate_pooled(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 @family
 def call_of_op(model: pyo.ConcreteModel, num_calls: int) -> None:
-    """Tarnawski et al., x: sum over c of in_call[i, k, c] == x[i, k], where there are several
+    r"""Tarnawski et al., x: sum over c of in_call[i, k, c] == x[i, k], where there are several
     calls.
+
+    $\sum_c y_{ikc} = x_{ik}$
     """
     if num_calls == 1:
         return
@@ -154,8 +164,10 @@ def call_of_op(model: pyo.ConcreteModel, num_calls: int) -> None:
 
 @family
 def tensor_enters(model: pyo.ConcreteModel) -> None:
-    """Tarnawski et al., CommIn: enters[u, k, c] >= in_call[j, k, c] - in_call[i, k, c], i producer,
-    j consumer of u.
+    r"""Tarnawski et al., CommIn: enters[u, k, c] >= in_call[j, k, c] - in_call[i, k, c], i the
+    producer, j a consumer of tensor u.
+
+    $n_{ukc} \ge y_{jkc} - y_{ikc}$
     """
     readers, inside = grouped(model.READERS), dict(model.in_call)
 
@@ -169,8 +181,10 @@ def tensor_enters(model: pyo.ConcreteModel) -> None:
 
 @family
 def tensor_leaves(model: pyo.ConcreteModel) -> None:
-    """Tarnawski et al., CommOut: leaves[u, k, c] >= in_call[i, k, c] - in_call[j, k, c], i
+    r"""Tarnawski et al., CommOut: leaves[u, k, c] >= in_call[i, k, c] - in_call[j, k, c], i
     producer, j consumer of u.
+
+    $\ell_{ukc} \ge y_{ikc} - y_{jkc}$
     """
     readers, inside = grouped(model.READERS), dict(model.in_call)
 
@@ -182,11 +196,13 @@ def tensor_leaves(model: pyo.ConcreteModel) -> None:
 
 @family
 def call_convex(model: pyo.ConcreteModel) -> None:
-    """Tarnawski et al., contiguity, z: calls are convex, reached[i, k, c] falls along no path that
+    r"""Tarnawski et al., contiguity, z: calls are convex, reached[i, k, c] falls along no path that
     leaves the call.
 
     Their variable z: reached[i] >= in_call[i]; along an edge (i, j), reached[j] <= reached[i] and
     reached[j] <= in_call[j] - in_call[i] + 1. (So an op after the call is not reached.)
+
+    $z_{ikc} \ge y_{ikc}, \quad z_{jkc} \le z_{ikc}, \quad z_{jkc} \le y_{jkc} - y_{ikc} + 1$
     """
     model.reached = pyo.Var(
         model.OPS,
@@ -217,8 +233,10 @@ def call_convex(model: pyo.ConcreteModel) -> None:
 
 @family
 def call_waits(model: pyo.ConcreteModel) -> None:
-    """Tarnawski et al., SubgraphStart: start[k, c] >= end[i] - horizon (1 - enters[u, k, c]), i the
-    producer of tensor u.
+    r"""Tarnawski et al., SubgraphStart: start[k, c] >= end[i] - horizon (1 - enters[u, k, c]), i
+    the producer of tensor u.
+
+    $s_{kc} \ge e_i - H (1 - n_{ukc})$
     """
     horizon = model.horizon.value
 
@@ -230,10 +248,12 @@ def call_waits(model: pyo.ConcreteModel) -> None:
 
 @family
 def call_duration(model: pyo.ConcreteModel) -> None:
-    """Tarnawski et al., SubgraphFinish: finish[k, c] - start[k, c] == inputs + compute + outputs.
+    r"""Tarnawski et al., SubgraphFinish: finish[k, c] - start[k, c] == inputs + compute + outputs.
 
     Sum over u of host_uk enters[u, k, c], over i of p_ik in_call[i, k, c], over u of
     host_uk leaves[u, k, c].
+
+    $f_{kc} - s_{kc} = \sum_u c_{uk} n_{ukc} + \sum_i p_{ik} y_{ikc} + \sum_u c_{uk} \ell_{ukc}$
     """
     unit_ns, parts = model.unit_ns.value, {call: list[Linear]() for call in model.CALLS}
     for member, data in (
@@ -252,7 +272,10 @@ def call_duration(model: pyo.ConcreteModel) -> None:
 
 @family
 def call_after_call(model: pyo.ConcreteModel) -> None:
-    """Tarnawski et al., SubgraphStart: start[k, c] >= finish[k, c - 1]."""
+    r"""Tarnawski et al., SubgraphStart: start[k, c] >= finish[k, c - 1].
+
+    $s_{kc} \ge f_{k,c-1}$
+    """
 
     @model.Constraint([(k, c) for k, c in model.CALLS if c])
     def call_after_call(model: pyo.ConcreteModel, k: str, c: int) -> Linear:
@@ -261,7 +284,10 @@ def call_after_call(model: pyo.ConcreteModel) -> None:
 
 @family
 def end_of_call(model: pyo.ConcreteModel) -> None:
-    """Tarnawski et al., Latency: end[i] >= finish[k, c] - horizon (1 - in_call[i, k, c])."""
+    r"""Tarnawski et al., Latency: end[i] >= finish[k, c] - horizon (1 - in_call[i, k, c]).
+
+    $e_i \ge f_{kc} - H (1 - y_{ikc})$
+    """
     horizon = model.horizon.value
 
     @model.Constraint(model.MEMBERS)
@@ -277,10 +303,12 @@ def hosts(model: pyo.ConcreteModel) -> list[str]:
 
 @family
 def end_on_host(model: pyo.ConcreteModel) -> None:
-    """Tarnawski et al., Latency: end[j] >= end[i] + sum over hosts h of p_jh x[j, h], for edges
+    r"""Tarnawski et al., Latency: end[j] >= end[i] + sum over hosts h of p_jh x[j, h], for edges
     (i, j); without i for all j.
 
     The first holds on accelerators, too: an op ends no earlier than its producers.
+
+    $e_j \ge e_i + \sum_h p_{jh} x_{jh}, \quad e_j \ge \sum_h p_{jh} x_{jh}$
     """
     unit_ns, own, on_hosts = model.unit_ns.value, dict.fromkeys(model.OPS, 0), set(hosts(model))
     for j, h in model.PLACES:
@@ -298,7 +326,10 @@ def end_on_host(model: pyo.ConcreteModel) -> None:
 
 @family
 def latency_covers(model: pyo.ConcreteModel) -> None:
-    """Tarnawski et al., TotalLatency: latency >= end[i]."""
+    r"""Tarnawski et al., TotalLatency: latency >= end[i].
+
+    $L \ge e_i$
+    """
 
     @model.Constraint(model.OPS)
     def latency_covers(model: pyo.ConcreteModel, i: str) -> Linear:
@@ -307,12 +338,15 @@ def latency_covers(model: pyo.ConcreteModel) -> None:
 
 @family
 def empty_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """Placegap's own: ranks of ops and calls rise along `empty_edges`: calls without time do not
+    r"""Placegap's own: ranks of ops and calls rise along `empty_edges`: calls without time do not
     wait in a cycle.
 
     For an edge (i, j) of tensor u: rank_call[k, c] >= rank[i] + 1 if u enters the call, and
     rank[j] >= rank[i] + 1 if j is on a host; rank[j] >= rank_call[k, c] if j is in the call;
     rank_call[k, c] >= rank_call[k, c - 1] + 1.
+
+    $\rho_{kc} \ge \rho_i + 1 - (R + 1)(1 - n_{ukc}), \quad \rho_i \ge \rho_{kc} - R (1 - y_{ikc}),
+    \quad \rho_j \ge \rho_i + \sum_h x_{jh}, \quad \rho_{kc} \ge \rho_{k,c-1} + 1$
     """
     index, largest_ns = sets.instance.arrays.index, int(NEXT_TO_NOTHING * model.unit_ns.value)
     edges = empty_edges(sets.instance, sets.window.possible, largest_ns)
@@ -352,12 +386,14 @@ def empty_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 @family
 def done_in_order(model: pyo.ConcreteModel) -> None:
-    """Placegap's own: done[j] >= done[i] + sum over k of p_jk x[j, k] + moves, for edges (i, j);
+    r"""Placegap's own: done[j] >= done[i] + sum over k of p_jk x[j, k] + moves, for edges (i, j);
     done[j] <= end[j].
 
     A call brings its inputs in, runs its members in topological order, takes its outputs out. Moves
     are host_uk (leaves[u, k, c] + enters[u, k, c]) over all calls, for a tensor u without other
     consumers, which could be what leaves or enters.
+
+    $d_j \ge d_i + \sum_k p_{jk} x_{jk} + \mu_u, \quad d_j \le e_j$
     """
     model.done = pyo.Var(
         model.OPS, bounds=(0, model.horizon.value), doc="done[i]: when its call has got to op i"
@@ -384,7 +420,10 @@ def done_in_order(model: pyo.ConcreteModel) -> None:
 
 @family
 def done_in_window(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """Placegap's own, heads and tails by device: done[i] >= head + p, done[i] + tail <= latency."""
+    r"""Placegap's own, heads and tails by device: done[i] >= head + p, done[i] + tail <= latency.
+
+    $d_i \ge \sum_k (h_{ik} + p_{ik}) x_{ik}, \quad d_i + \sum_k t_{ik} x_{ik} \le L$
+    """
     unit_ns, places = model.unit_ns.value, grouped(model.PLACES)
     window_data(model, sets.window)
 
@@ -402,8 +441,10 @@ def done_in_window(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 @family
 def work_covers(model: pyo.ConcreteModel, num_calls: int) -> None:
-    """Placegap's own: latency >= sum over c of finish[k, c] - start[k, c], for every accelerator
+    r"""Placegap's own: latency >= sum over c of finish[k, c] - start[k, c], for every accelerator
     k.
+
+    $L \ge \sum_c (f_{kc} - s_{kc})$
     """
 
     @model.Constraint([k for k, c in model.CALLS if c == 0])
@@ -414,7 +455,10 @@ def work_covers(model: pyo.ConcreteModel, num_calls: int) -> None:
 
 @family
 def chain_covers(model: pyo.ConcreteModel, bound_ns: int) -> None:
-    """Placegap's own: latency >= `chain_bound_ns`; if it is above the horizon, no plan is left."""
+    r"""Placegap's own: latency >= `chain_bound_ns`; if it is above the horizon, no plan is left.
+
+    $L \ge \kappa$
+    """
     model.bound_ns = pyo.Param(initialize=bound_ns, doc="a lower bound on the latency")
     bound = min(bound_ns / model.unit_ns.value, 2 * model.horizon.value + 1)
     model.chain_covers = pyo.Constraint(expr=model.latency >= bound)
@@ -422,11 +466,13 @@ def chain_covers(model: pyo.ConcreteModel, bound_ns: int) -> None:
 
 @family
 def equal_in_order(model: pyo.ConcreteModel, instance: Instance, num_calls: int) -> None:
-    """Placegap's own: equal accelerators are numbered by their first call, start[k, 0] <= start[l,
+    r"""Placegap's own: equal accelerators are numbered by their first call, start[k, 0] <= start[l,
     0] for k < l.
 
     With one call each, no edge (i, j) leads back: for the part L of a class from its p-th member
     on, sum over k in L of x[i, k] + sum over the members before of x[j, k] <= 1.
+
+    $s_{k0} \le s_{l0}, \quad \sum_{k \in B} x_{ik} + \sum_{k \in A} x_{jk} \le 1$
     """
     devices = list(model.DEVICES)
     classes = [[devices[k] for k in members] for members in equal_accelerators(instance)]
@@ -451,11 +497,14 @@ def equal_in_order(model: pyo.ConcreteModel, instance: Instance, num_calls: int)
 
 @family
 def calls_in_order(model: pyo.ConcreteModel, num_calls: int) -> None:
-    """Placegap's own: of several calls, edges lead to later ones, and those without an op come
+    r"""Placegap's own: of several calls, edges lead to later ones, and those without an op come
     last.
 
     For an edge (i, j), sum over c' >= c of in_call[i, k, c'] + sum over c' < c of in_call[j, k, c']
     <= 1; in_call[i, k, c] <= used[k, c - 1] <= sum over i of in_call[i, k, c - 1].
+
+    $\sum_{d \ge c} y_{ikd} + \sum_{d < c} y_{jkd} \le 1, \quad y_{ikc} \le \upsilon_{k,c-1} \le
+    \sum_i y_{i,k,c-1}$
     """
     if num_calls == 1:
         return

@@ -225,7 +225,9 @@ def channel_work(model: pyo.ConcreteModel, instance: Instance) -> None:
     held = channels_by_link(model, instance)
     work = grouped((c, term) for at, term in sent_work(model) for c in held[at[1:]])
 
-    @model.Constraint(list(work))
+    model.CHANNELS = pyo.Set(initialize=list(work), doc="channels that a transfer may hold")
+
+    @model.Constraint(model.CHANNELS)
     def channel_work(model: pyo.ConcreteModel, channel: str) -> Linear:
         return sum(work[channel]) <= model.makespan
 

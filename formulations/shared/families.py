@@ -172,7 +172,7 @@ def symmetry_order(
     possible: Flags | None = None,
     classes: Classes | None = None,
 ) -> None:
-    r"""Placegap's own: the rows of `first_uses`, for a model with x[i, k].
+    r"""Placegap's own, after Kaibel and Pfetsch: the rows of `first_uses`, for x[i, k].
 
     Sum over k in devices of x[i, k] <= sum over earlier ops j of x[j, earlier device]. What
     `representative_devices` rules out is fixed to 0, unless the model has done so already.

@@ -131,7 +131,7 @@ def build_plain(
     rows.tensor_leaves(model, regions.inside)
     rows.tensor_enters(model, regions.inside)
     (rows.load_add if semantics.load == "add" else rows.load_overlap)(model, devices)
-    rows.contiguity(model, regions)
+    rows.contiguity(regions)
     if devices.classes:
         symmetry_order(model, instance, classes=devices.classes)
     rows.load_value(model)
@@ -160,7 +160,7 @@ def build_replicas(
     rows.tensor_enters(model, regions.inside)
     (rows.load_add if semantics.load == "add" else rows.load_overlap)(model, columns)
     replicas.load_shared(model, instance, columns)
-    rows.contiguity(model, regions)
+    rows.contiguity(regions)
     if semantics.plans == "chain":
         replicas.position_filled(model)
         replicas.position_order(model, columns)
@@ -182,7 +182,7 @@ def build_servers(
         rows.tensor_leaves(model.servers, regions.inside)
         rows.tensor_enters(model.servers, regions.inside)
         servers.server_load(model)
-        rows.contiguity(model, regions)
+        rows.contiguity(regions)
     return model
 
 

@@ -221,8 +221,10 @@ def _loads(
     return loads
 
 
+@family
 def load_value(model: pyo.ConcreteModel) -> None:
-    r"""The objective, and ``load_ns``, its value in nanoseconds.
+    r"""Tarnawski et al., MaxLoad, in both directions appendix C: the sum of ``largest`` over
+    passes, and ``load_ns``, the same in nanoseconds.
 
     $\min T_{fw} + T_{bw}$
     """
@@ -292,16 +294,14 @@ def chain_arcs(instance: Instance) -> list[tuple[int, int]]:
 # ----------------------------------------------------------------------- contiguity: convex regions
 
 
-def contiguity(model: pyo.ConcreteModel, regions: Regions) -> None:
-    r"""The rows of the class of plans: convex regions, for chains those of chains, too.
-
-    $z_{jr} \le z_{ir}, \quad \pi_i \le \pi_j$
-    """
+def contiguity(regions: Regions) -> None:
+    """The rows of the class of plans: convex regions, for chains those of chains, too."""
+    plans = regions.block.model().semantics.plans
     # Every chain is convex. Its own rows have big-M and bound little: the LP bound of a chain comes
     # from the rows of convex regions.
-    if model.semantics.plans != "any":
+    if plans != "any":
         convex_regions(*regions)
-    if model.semantics.plans == "chain":
+    if plans == "chain":
         chain_regions(*regions)
 
 

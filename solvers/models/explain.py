@@ -166,7 +166,8 @@ def index_text(component: Any) -> str:
     """
     if not component.is_indexed():
         return ""
-    named = list(component.model().component_objects(pyo.Set))
+    # an empty Set has no dimension
+    named = [one for one in component.model().component_objects(pyo.Set) if len(one)]
     texts = []
     for part in component.index_set().subsets(expand_all_set_operators=True):
         if any(part is one for one in named):
@@ -174,19 +175,25 @@ def index_text(component: Any) -> str:
         elif len(part) == 2 and tuple(part) == ("out", "in"):  # the two ports of a device
             texts.append("{out, in}")
         else:
-            texts.append(_listed(next(iter(part), None), named))
+            texts.append(_listed(part, named))
     return " x ".join(texts)
 
 
-def _listed(first: Any, named: list[pyo.Set]) -> str:
-    """The Sets that the parts of a list's first member are in."""
-    if first is None or isinstance(first, int):
-        return "none" if first is None else "numbers"
-    member = first if isinstance(first, tuple) else (first,)
-    names = []
-    while member:
-        fits = (one for one in named if member[: one.dimen] in one or member[0] in one)
+def _listed(part: Any, named: list[pyo.Set]) -> str:
+    """The Sets that the parts of all members of a list are in: those of pairs before others."""
+    members = [one if isinstance(one, tuple) else (one,) for one in part]
+    if not members:
+        return "none"
+    names, at, width = list[str](), 0, len(members[0])
+    while at < width:
+        fits = (
+            one
+            for one in sorted(named, key=lambda one: -one.dimen)
+            if at + one.dimen <= width
+            and all(member[at : at + one.dimen] in one for member in members)
+        )
         found = next(fits, None)
-        names.append("other names" if found is None else found.name)
-        member = member[1 if found is None else found.dimen :]
-    return f"some of {' x '.join(names)}"
+        other = "numbers" if isinstance(members[0][at], int) else "other names"
+        names.append(other if found is None else found.name)
+        at += 1 if found is None else found.dimen
+    return " x ".join(names) if names in (["numbers"], []) else f"some of {' x '.join(names)}"

@@ -34,8 +34,30 @@ def test_a_row_has_the_paper_s_number_the_sets_the_mathematics_and_the_function(
     assert code == "`moirai.published.remote_flows`"
 
 
-def test_every_family_with_mathematics_adds_what_the_table_lists() -> None:
-    expressions = {"moirai.strengthened.add_durations"}
-    for home in ("shared.families", "moirai.published", "moirai.strengthened"):
-        for name, _ in equations.functions(home):
-            assert equations.components().get(name) or name in expressions, name
+def rows_of_pages() -> dict[str, tuple[str, ...]]:
+    names = {
+        each
+        for text in PAGES.values()
+        for _, own, _ in equations.TABLE.findall(text)
+        for each in own.split()
+    }
+    return {
+        name: equations.row(name, function)
+        for each in sorted(names)
+        for name, function in equations.functions(each)
+    }
+
+
+@pytest.mark.parametrize(("name", "row"), rows_of_pages().items())
+def test_every_row_has_a_paper_components_of_named_sets_and_mathematics(
+    name: str, row: tuple[str, ...]
+) -> None:
+    assert all(row), name
+    assert "other names" not in row[1]
+    assert row[2].count("$") == 2
+
+
+def test_pages_have_every_family_with_mathematics() -> None:
+    modules = {name.rpartition(".")[0] for name in equations.components()}
+    stated = {name for home in modules for name, _ in equations.functions(home)}
+    assert stated - set(rows_of_pages()) == set()

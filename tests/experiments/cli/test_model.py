@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 
 import highspy
+import pyomo.environ as pyo
 import pytest
 from draws import draw
 
 from placegap.experiments.cli import main
 from placegap.instances import Op, example
 from placegap.instances.files.document import Document, save_document
+from placegap.solvers.models.explain import index_text
 
 Capture = pytest.CaptureFixture[str]
 
@@ -88,3 +90,21 @@ def test_a_model_without_a_solution_is_written_and_said_to_be_infeasible(
     capsys.readouterr()
     assert main(["model", "moirai", "full.json", "--explain"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "LP      infeasible"
+
+
+def test_a_list_reads_as_the_sets_that_hold_all_of_its_members() -> None:
+    model = pyo.ConcreteModel()
+    model.NONE = pyo.Set(initialize=[])  # has no dimension
+    model.OPS = pyo.Set(initialize=["a", "b", "c"])
+    model.EDGES = pyo.Set(initialize=[("a", "b"), ("b", "c")])
+    model.along = pyo.Var([("a", "b", 0)])
+    model.either_way = pyo.Var([("a", "b"), ("b", "a")])
+    model.named = pyo.Var(model.EDGES, ["x"])
+    model.none = pyo.Var([])
+    texts = [index_text(model.component(name)) for name in ("along", "either_way", "named", "none")]
+    assert texts == [
+        "some of EDGES x numbers",
+        "some of OPS x OPS",
+        "EDGES x some of other names",
+        "none",
+    ]
