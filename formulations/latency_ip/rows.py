@@ -91,7 +91,7 @@ class Between:
 
 @family
 def call_variables(model: pyo.ConcreteModel, num_calls: int) -> None:
-    r"""Tarnawski et al., x, CommIn, CommOut.
+    r"""Tarnawski et al., x, CommIn, CommOut: who is in a call, and what enters and leaves it.
 
     $y_{ikc} \in \lbrace 0, 1 \rbrace, \quad 0 \le n_{ukc}, \ell_{ukc} \le 1$
     """

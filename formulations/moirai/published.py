@@ -83,7 +83,7 @@ def order_sets(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 @family
 def time_variables(model: pyo.ConcreteModel) -> None:
-    r"""Starts and ends of ops and flows, and the makespan, all in [0, horizon].
+    r"""Moirai (4d)-(4g): starts and ends of ops and flows, and the makespan, in [0, horizon].
 
     $0 \le S_i, C_i, S_q, C_q, T \le H$
     """
@@ -97,7 +97,7 @@ def time_variables(model: pyo.ConcreteModel) -> None:
 
 @family
 def flow_variables(model: pyo.ConcreteModel) -> None:
-    r"""remote[q] and channel[q, a, b], a != b, in {0, 1}: the paper's z and u.
+    r"""Moirai (4d)-(4g): remote[q] and channel[q, a, b], a != b, in {0, 1}, the paper's z and u.
 
     $z_q, u_{qab} \in \lbrace 0, 1 \rbrace$
     """
@@ -109,7 +109,7 @@ def flow_variables(model: pyo.ConcreteModel) -> None:
 
 @family
 def order_variables(model: pyo.ConcreteModel) -> None:
-    r"""op_before[i, j] and flow_before[q, r] in {0, 1}: the first of the pair runs first.
+    r"""Moirai (4d)-(4g): op_before[i, j], flow_before[q, r] in {0, 1}: the first runs first.
 
     $\delta_{ij}, \delta_{qr} \in \lbrace 0, 1 \rbrace$
     """
