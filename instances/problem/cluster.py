@@ -208,9 +208,9 @@ class Cluster(InstancePart):
         return min(widths, default=None)
 
     @cached_property
-    def open_memory(self) -> frozenset[str]:
-        """Names of devices whose free memory is not stated; empty if not noted."""
-        return frozenset()
+    def open_memory(self) -> frozenset[str] | None:
+        """Names of devices whose free memory is not stated; None if not noted."""
+        return None
 
     def with_open_memory(self, names: Iterable[str]) -> Cluster:
         """Note the names of `open_memory`, and return the cluster."""
