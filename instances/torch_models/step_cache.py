@@ -139,7 +139,7 @@ def end_writes(program: FxProgram) -> None:
     read = {edge["producer"] for edge in program.edges}
     place = {op["name"]: at for at, op in enumerate(program.ops)}
     layers = [LAYER.match(op["module"] or "") for op in program.ops]
-    paths = [None if found is None else found[0] for found in layers]
+    paths = ["" if found is None else found[0] for found in layers]
     last = {path: at for at, path in enumerate(paths) if path and program.ops[at]["name"] in read}
     for at, op in enumerate(program.ops[:-1]):
         if op["name"] not in read:
