@@ -121,6 +121,14 @@ def test_what_one_kernel_does(ops: list[Op], wires: str, expected: str) -> None:
     assert kernels(graph(*ops, wires=wires)) == expected.split("|")
 
 
+def test_a_copy_over_a_state_is_a_kernel_of_its_own_before_the_end_of_its_layer() -> None:
+    wires = "gate>decay decay>add mm>key key>add add>read add>copy read>out out>end"
+    of = graph(*STEP, product("out", "m.out"), light("end", "m"), wires=wires)
+    ends = Edge(producer="copy", consumer="end", bytes=0)  # no tensor: copy is done before end is
+    assert kernels(of.model_copy(update={"edges": (*of.edges, ends)})) == kernels(of)
+    assert "copy" in kernels(of)
+
+
 @pytest.mark.parametrize(
     "other",
     [
