@@ -297,7 +297,7 @@ def result_object(instance: Instance, result: Result, whole: Granularity = "op")
         "setup_s": round(result.setup_s, 6),
         "message": result.message,
         "notes": list(plan_notes(instance, result)),
-        "costs": None if costs is None else costs.object,
+        "costs": None if costs is None else costs._asdict(),
         "faults": list(result.faults),
         "details": dict(result.details),
         **words_of(result.semantics).more(result),
@@ -416,7 +416,8 @@ def print_result(
         console.print(f"claimed {claim_words(claim, rules)}")
     costs = fitted_costs(instance)
     if costs is not None:
-        console.print(f"costs   {costs.line}")
+        for head, line in zip(("costs", ""), costs.lines, strict=False):
+            console.print(f"{head:8}{line}")
     setup = f"; loading {format_s(result.setup_s)}" if result.setup_s >= SHOWN_S else ""
     console.print(f"time    {build}solve {format_s(result.solve_s)}{setup}")
     for sentence in filter(None, (result.message, *plan_notes(instance, result))):

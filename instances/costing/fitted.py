@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from placegap.instances.costing.catalogue import Fit, fit_of, specs_of
-from placegap.instances.costing.costing import MEASURED_SHARE, MOSTLY_MODELLED
+from placegap.instances.costing.costing import MEASURED_SHARE
 from placegap.instances.problem import Graph, Instance
 from placegap.instances.problem.modules import is_expert
 
@@ -16,20 +16,17 @@ class FittedCosts(NamedTuple):
     """Where the times of an instance come from, and how far they are known to be off."""
 
     source: str
-    fitted: str  # by kind of devices that share constants, to what these were fitted
-    factor: float  # the largest of their mean factors, on what they were fitted to
-    outside: str | None  # one line on what no measurement is behind
+    fitted: str | None = None  # what constants were fitted to; None for measured times
+    factor: float | None = None  # by how much they are off on it, the largest mean of a kind
+    outside: str | None = None  # one line on what no measurement is behind
 
     @property
-    def object(self) -> dict[str, str | float | None]:
-        """What ``--json`` says of them."""
-        return self._asdict()
-
-    @property
-    def line(self) -> str:
-        """One line for people."""
-        said = f"{self.source}; {self.factor:.2f} times off in the mean of what they were fitted to"
-        return f"{said} ({self.fitted})" + (f"; {self.outside}" if self.outside else "")
+    def lines(self) -> tuple[str, ...]:
+        """Lines for people."""
+        if self.factor is None:
+            return (self.source,)
+        said = f"{self.source}: off by a factor of {self.factor:.2f} in the mean of {self.fitted}"
+        return (said, self.outside) if self.outside else (said,)
 
 
 def kind_of_model(graph: Graph) -> str:
@@ -54,6 +51,9 @@ def kind_of_model(graph: Graph) -> str:
 def fitted_costs(instance: Instance) -> FittedCosts | None:
     """What is known of the times of an instance; None where none are calibrated."""
     noted = instance.graph.provenance.parameters
+    measured = noted.get(MEASURED_SHARE)
+    if measured is not None:  # which says how much of the time is modelled
+        return FittedCosts(str(measured))
     modelled = {
         kind: fit_of(spec)
         for kind, spec in specs_of(instance.cluster).items()
@@ -61,17 +61,9 @@ def fitted_costs(instance: Instance) -> FittedCosts | None:
     }
     if not modelled:
         return None
-    measured = noted.get(MEASURED_SHARE)
-    if measured is not None:  # tables are behind the times on their cards
-        few = str(noted.get(MOSTLY_MODELLED, "")).split(", ")
-        modelled = {kind: fit for kind, fit in modelled.items() if kind in few} or modelled
-    names = {fit.fitted_to: fit for fit in modelled.values()}
-    return FittedCosts(
-        str(measured or "calibrated"),
-        "; ".join(names),
-        max(fit.factor for fit in names.values()),
-        None if measured is not None else _outside(instance.graph, modelled),
-    )
+    texts = {fit.fitted_to: fit.factor for fit in modelled.values()}
+    outside = _outside(instance.graph, modelled)
+    return FittedCosts("calibrated", "; ".join(texts), max(texts.values()), outside)
 
 
 def _outside(graph: Graph, fits: dict[str, Fit]) -> str | None:
