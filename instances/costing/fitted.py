@@ -25,7 +25,7 @@ class FittedCosts(NamedTuple):
         """Lines for people."""
         if self.factor is None:
             return (self.source,)
-        said = f"{self.source}: off by a factor of {self.factor:.2f} in the mean of {self.fitted}"
+        said = f"{self.source}: off by {self.factor:.2f} in the mean of {self.fitted}"
         return (said, self.outside) if self.outside else (said,)
 
 
