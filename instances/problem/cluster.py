@@ -88,6 +88,8 @@ class DeviceSpec(InstancePart):
     nvlink_bytes_per_s: Rate | None = None
     #: Kinds of ops that it cannot run, as NPUs.
     lacks: tuple[Name, ...] = ()
+    #: Whose constants calibrated costs take (`fits` of the catalogue); None: those of other kinds.
+    costed_as: Name | None = None
     #: Datasheet, and the board it describes.
     source: str = ""
     #: Whether it is a CPU, and no rank of frameworks whose ranks are GPUs.
