@@ -4,27 +4,38 @@ Each row of a table names a model, how it is traced, devices, a placement, and t
 measured for it. Printed beside it is what the referee says of that placement under calibrated costs
 (`placegap.instances.costing.costing`), under eager rooflines, and under two constants: 2 us for
 an op on cards and 8 us on hosts, nothing fused. Models are traced: it needs the extra ``torch``.
+
+``community`` compares with decode runs that others measured on one or two equal cards
+(community.csv, half of a collection), by card and by kind of model; each pair of model and card
+counts once.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 import shlex
 from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from placegap.experiments.research.pages import DATA
 from placegap.experiments.running.sources import Source, load_source
+from placegap.experiments.show.rendering import markdown_grid
 from placegap.instances.costing.catalogue import catalogue
+from placegap.instances.files.output_files import write_text
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.torch_models.options import TraceOptions
 
 REPORTED = Path(__file__).resolve().parents[3] / "shared" / "cases" / "speeds" / "reported.csv"
+
+COMMUNITY = REPORTED.with_name("community.csv")  # and a folder of its models beside it
 
 CARD_OP_NS, HOST_OP_NS = 2000, 8000  # the rule of two constants
 
@@ -118,13 +129,95 @@ def rows_of(path: Path) -> Iterator[tuple[str, float, float, float, float]]:
             yield name, float(row["reported_tokens_per_s"]), first, second, third
 
 
+class Compared(NamedTuple):
+    """A measured run, and what is predicted of it."""
+
+    model: str
+    kind: str
+    card: str
+    measured: float
+    predicted: float
+
+    @property
+    def off(self) -> float:
+        """The logarithm of the factor between the two."""
+        return abs(math.log(self.predicted / self.measured))
+
+
+def compared_runs(path: Path) -> Iterator[Compared]:
+    """Measured and predicted tokens per second, a row each."""
+    # Equal cards that share the layers work in turn: they take as long as one that has room for all
+    # of them, but for transfers of microseconds.
+    with path.open() as file:
+        for row in csv.DictReader(file):
+            cache = None if row["kv"] == "f16" else row["kv"]
+            tracing = TraceOptions(
+                weights=row["weights"],
+                dtype="float16",
+                decode=True,
+                kv_tokens=int(row["context"]),
+                kv_dtype=cache,
+            )
+            model, card = f"hf:{path.with_suffix('') / row['config']}.json", row["card"]
+            source = Source(model, card, tracing=tracing, costs="calibrated")
+            time_ns = sum(op.time_ns.get(card, 0) for op in load_source(source).graph.ops)
+            measured = float(row["measured_tok_s"])
+            yield Compared(row["config"], row["kind"], card, measured, 1e9 / time_ns)
+
+
+def shares(runs: Sequence[Compared]) -> tuple[str, ...]:
+    """Pairs, runs, mean factor, shares within 1.25 and 1.5, worst; each pair counts once."""
+    pairs = defaultdict[tuple[str, str], list[float]](list)
+    for run in runs:
+        pairs[run.model, run.card].append(run.off)
+
+    def mean(values: Sequence[Sequence[float]]) -> float:
+        return sum(sum(own) / len(own) for own in values) / len(values)
+
+    within = (
+        mean([[off <= math.log(limit) for off in own] for own in pairs.values()])
+        for limit in (1.25, 1.5)
+    )
+    return (
+        str(len(pairs)),
+        str(len(runs)),
+        f"{math.exp(mean(list(pairs.values()))):.2f}",
+        *(f"{100 * share:.0f} %" for share in within),
+        f"{math.exp(max(run.off for run in runs)):.2f}",
+    )
+
+
+def community_rows(runs: Sequence[Compared]) -> Iterator[tuple[str, ...]]:
+    """The table of measured runs: all of them, by card, and by kind of model."""
+    yield ("runs", "pairs", "settings", "off in the mean", "within 1.25", "within 1.5", "worst")
+    yield ("all", *shares(runs))
+    for names in ([run.card for run in runs], [run.kind for run in runs]):
+        for name in dict.fromkeys(names):
+            chosen = [run for run, own in zip(runs, names, strict=True) if own == name]
+            yield (name, *shares(chosen))
+
+
+def print_community(path: Path, folder: Path = DATA) -> None:
+    """Print the table of measured runs, and write it to the file of which pages are made."""
+    found = list(community_rows(list(compared_runs(path))))
+    print("\n".join(markdown_grid(found[0], found[1:])))
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(found)
+    write_text(text.getvalue(), folder / "speeds.csv")
+
+
 def main() -> None:
     """Print the table, and by which factor each kind of costs is off: on the mean, and at most."""
     parser = ArgumentParser(prog="python -m placegap.experiments.research.speeds")
     parser.add_argument("table", nargs="?", type=Path, default=REPORTED)
     path = parser.parse_args().table
+    if str(path) == "community":
+        path = COMMUNITY
     if not path.is_file():
         parser.error(f"{path}: there is no such table")
+    if path.name == COMMUNITY.name:
+        print_community(path)
+        return
     print("reported  calibrated  roofline  2 / 8 us  situation: placement")
     rows = []
     for row in rows_of(path):

@@ -24,7 +24,7 @@ from placegap.experiments.show.figures import (
 )
 from placegap.experiments.show.objectives.base import Judged, words_of
 from placegap.experiments.show.rendering import plain_table
-from placegap.instances.costing.costing import MEASURED_SHARE
+from placegap.instances.costing.fitted import fitted_costs
 from placegap.instances.costing.layer_modes import BY_KERNELS, MODELLED
 from placegap.instances.costing.measured_links import MEASURED_LINKS
 from placegap.instances.costing.runtime_memory import RESERVED
@@ -278,6 +278,7 @@ def result_object(instance: Instance, result: Result, whole: Granularity = "op")
     if devices is not None and whole == "layer" and result.plan is not None:
         for own, layers in zip(devices, layers_per_device(instance, result.plan), strict=True):
             own["layers"] = layers
+    costs = fitted_costs(instance)
     return {
         "version": version("placegap"),
         "instance": result.instance,
@@ -296,7 +297,7 @@ def result_object(instance: Instance, result: Result, whole: Granularity = "op")
         "setup_s": round(result.setup_s, 6),
         "message": result.message,
         "notes": list(plan_notes(instance, result)),
-        "costs": instance.graph.provenance.parameters.get(MEASURED_SHARE),
+        "costs": None if costs is None else costs._asdict(),
         "faults": list(result.faults),
         "details": dict(result.details),
         **words_of(result.semantics).more(result),
@@ -413,9 +414,10 @@ def print_result(
     console.print(f"gap     {_gap_words(result)}")
     for claim in claims:
         console.print(f"claimed {claim_words(claim, rules)}")
-    measured = instance.graph.provenance.parameters.get(MEASURED_SHARE)
-    if measured is not None:
-        console.print(f"costs   {measured}")
+    costs = fitted_costs(instance)
+    if costs is not None:
+        for head, line in zip(("costs", ""), costs.lines, strict=False):
+            console.print(f"{head:8}{line}")
     setup = f"; loading {format_s(result.setup_s)}" if result.setup_s >= SHOWN_S else ""
     console.print(f"time    {build}solve {format_s(result.solve_s)}{setup}")
     for sentence in filter(None, (result.message, *plan_notes(instance, result))):

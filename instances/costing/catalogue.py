@@ -6,10 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, TypeAdapter
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 
-from placegap.instances.problem import Cluster, Device, DeviceSpec, Name
-from placegap.instances.reading.errors import as_input_error
+from placegap.instances.problem import Cluster, Device, DeviceSpec, Name, Size
+from placegap.instances.reading.errors import InputError, as_input_error, instead_of
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 
@@ -17,15 +17,45 @@ from placegap.instances.reading.yaml_file import read_yaml
 # A100, 1 / 1.26. H100, H200 and RTX PRO 6000 reach 76, L40S 60.
 COMPUTE_PERCENT = 79
 
-# What kernels of cards and of hosts reach of the memory's bandwidth. With `THREADS_NS` they are
-# figures of a coarse grid that bring twelve reported token rates close
-# (`experiments.research.speeds`).
-BANDWIDTH_PERCENT, HOST_BANDWIDTH_PERCENT = 80, 70
+BANDWIDTH_PERCENT = 80  # what kernels reach of the memory's bandwidth beside measured ones
 # What a kernel that no table has takes beside its bytes where other kernels are measured:
 # ``mem_empirical_constant_latency`` of aiconfigurator-core 0.12.0. Tables leave out the launch.
 KERNEL_NS = 3_000
-THREADS_NS = 30_000  # what a host takes more for each kernel, to wake its threads and join them
 HOST_OVERHEAD_NS = 1_000  # launch overhead of a host that states none; the catalogue's for all CPUs
+
+
+class Fit(BaseModel):
+    """What kernels take under calibrated costs on some kinds of devices, and what says so."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: Time of a kernel beside its bytes. A card takes it in place of its launch overhead, unless
+    #: that is stated; a host in addition, to wake its threads and join them.
+    launch_ns: Size
+    bandwidth_percent: Annotated[int, Field(ge=1, le=100)]
+    fitted_to: str
+    #: By how much predictions differ from what they were fitted to, on the geometric mean.
+    factor: float
+    cards: tuple[Name, ...] = ()  # kinds of devices that were measured
+    models: tuple[Name, ...] = ()  # kinds of models that were run on them (`kind_of_model`)
+
+
+def fit_of(spec: DeviceSpec) -> Fit:
+    """The constants that calibrated costs take for a kind of devices."""
+    name = spec.costed_as or ("server-host" if spec.is_cpu else "others")
+    if name not in fits():
+        hint = instead_of(name, fits())
+        raise InputError(f"costed_as: there are no constants {name!r}{hint}")
+    return fits()[name]
+
+
+def launch_ns_of(spec: DeviceSpec) -> int:
+    """What a kernel takes beside its bytes on a kind of devices under calibrated costs."""
+    stated_ns = spec.launch_overhead_ns
+    if spec.is_cpu:
+        return stated_ns + fit_of(spec).launch_ns
+    is_open = stated_ns == DeviceSpec.model_fields["launch_overhead_ns"].default
+    return fit_of(spec).launch_ns if is_open else stated_ns
 
 
 def _as_spec(raw: Any) -> Any:
@@ -53,13 +83,30 @@ def as_host(spec: DeviceSpec) -> DeviceSpec:
 @cache
 def catalogue() -> dict[str, DeviceSpec]:
     """The catalogue that ships with the package, by device kind."""
-    return load_catalogue(data_path("devices.yaml"))
+    return _shipped()[0]
+
+
+@cache
+def fits() -> dict[str, Fit]:
+    """The constants of calibrated costs, by the names that kinds have for them (`costed_as`)."""
+    return _shipped()[1]
+
+
+@cache
+def _shipped() -> tuple[dict[str, DeviceSpec], dict[str, Fit]]:
+    path = data_path("devices.yaml")
+    kinds = read_yaml(path)
+    found = kinds.pop("fits")
+    return _kinds(kinds, path), TypeAdapter(dict[Name, Fit]).validate_python(found)
 
 
 def load_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
     """Read a catalogue file: a mapping from device kind to the fields of `DeviceSpec`."""
     # ``is_host`` may stand for ``is_cpu``.
-    raw = read_yaml(path)
+    return _kinds(read_yaml(path), path)
+
+
+def _kinds(raw: Any, path: str | Path) -> dict[str, DeviceSpec]:
     with as_input_error(raw, path):
         return TypeAdapter(dict[Name, StatedSpec]).validate_python(raw)
 

@@ -22,10 +22,10 @@ import numpy as np
 from placegap.instances.costing.catalogue import (
     BANDWIDTH_PERCENT,
     COMPUTE_PERCENT,
-    HOST_BANDWIDTH_PERCENT,
     KERNEL_NS,
-    THREADS_NS,
     catalogue,
+    fit_of,
+    launch_ns_of,
     specs_of,
 )
 from placegap.instances.costing.launches import bytes_inside, launch_of
@@ -187,10 +187,8 @@ def costed(graph: Graph, cluster: Cluster) -> Graph:
         dtypes = sorted({op.dtype for op in graph.ops if op.dtype is not None and op.flops})
         noted = _parameters(used, {"compute_percent": COMPUTE_PERCENT}, dtypes)
         for kind, spec in used.items():
-            noted[f"costing.{kind}.bandwidth_percent"] = _bandwidth_percent(spec)
-            noted[f"costing.{kind}.threads_ns"] = THREADS_NS if spec.is_cpu else 0
-            if kind in found.tables:
-                noted[f"costing.{kind}.kernel_ns"] = KERNEL_NS
+            reached = _reached(spec, has_table=kind in found.tables)
+            noted[f"costing.{kind}.kernel_ns"], noted[f"costing.{kind}.bandwidth_percent"] = reached
         said = f"calibrated estimates (kernels: {found.kernels})"
         if is_measured(graph):
             noted[MEASURED_SHARE] = f"{before}; {found.shares}" if before else found.shares
@@ -275,10 +273,7 @@ def cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> CostedKernels
     members: dict[int, list[int]] = {}
     for i, number in enumerate(launch.tolist()):
         members.setdefault(number, []).append(i)
-    reached = {
-        kind: spec.model_copy(update={"launch_overhead_ns": KERNEL_NS}) if kind in tables else spec
-        for kind, spec in specs.items()
-    }
+    reached = {kind: _reached(spec, has_table=kind in tables) for kind, spec in specs.items()}
     added, kernels = set[str](), 0
     measured: dict[str, set[int]] = {kind: set() for kind in specs}
     for number, own in members.items():
@@ -295,8 +290,8 @@ def cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> CostedKernels
         added |= missing
         group = parts[0].colocation or (f"kernel of {parts[0].name}" if len(own) > 1 else None)
         split = {
-            kind: _split(kernel_ns(flops, moved, spec, dtype), shares)
-            for kind, spec in reached.items()
+            kind: _split(_kernel_ns(flops, moved, spec, dtype, reached[kind]), shares)
+            for kind, spec in specs.items()
         }
         if len(own) == 1 and parts[0].kernel is not None:
             for kind in missing & tables.keys():
@@ -338,12 +333,23 @@ def _measured_ns(op: Op, table: KernelTables) -> int | None:
 
 def kernel_ns(flops: int, bytes_moved: int, spec: DeviceSpec, dtype: str | None = None) -> int:
     """Time of a kernel on a device under calibrated costs, in ns."""
-    time = roofline_ns(flops, bytes_moved, spec, COMPUTE_PERCENT, _bandwidth_percent(spec), dtype)
-    return time + THREADS_NS if time and spec.is_cpu else time
+    return _kernel_ns(flops, bytes_moved, spec, dtype, _reached(spec, has_table=False))
 
 
-def _bandwidth_percent(spec: DeviceSpec) -> int:
-    return HOST_BANDWIDTH_PERCENT if spec.is_cpu else BANDWIDTH_PERCENT
+def _kernel_ns(
+    flops: int, bytes_moved: int, spec: DeviceSpec, dtype: str | None, reached: tuple[int, int]
+) -> int:
+    launch_ns, percent = reached
+    time_ns = roofline_ns(flops, bytes_moved, spec, COMPUTE_PERCENT, percent, dtype)
+    return time_ns and time_ns - spec.launch_overhead_ns + launch_ns
+
+
+def _reached(spec: DeviceSpec, *, has_table: bool) -> tuple[int, int]:
+    """What a kernel takes beside its bytes, in ns, and its percentage of the bandwidth."""
+    # Kernels that no table has count as those do that tables were made of.
+    if has_table:
+        return KERNEL_NS, BANDWIDTH_PERCENT
+    return launch_ns_of(spec), fit_of(spec).bandwidth_percent
 
 
 def _split(time_ns: int, shares: Sequence[int]) -> list[int]:

@@ -46,9 +46,10 @@ def launch_of(graph: Graph, costed: Set[str] = frozenset()) -> Ints:
     after = [out[begin:end] for begin, end in pairwise(ends)]
     order = index.topological_order.tolist()
     product = [bool(op.flops) and op.kind not in LIGHT for op in ops]
+    sends = {edge.producer for edge in graph.edges if edge.bytes}
     alone = [
-        heavy or (op.kind == "copy" and not readers)  # the copy writes a state over
-        for op, heavy, readers in zip(ops, product, after, strict=True)
+        heavy or (op.kind == "copy" and op.name not in sends)  # the copy writes a state over
+        for op, heavy in zip(ops, product, strict=True)
     ]
     holds = [bool(op.state_bytes) and not op.parameter_bytes for op in ops]
     stepped = holds.copy()

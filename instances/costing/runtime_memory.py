@@ -18,29 +18,42 @@ RESERVED = "reserved"
 
 
 def with_reserve(cluster: Cluster, graph: Graph) -> Cluster:
-    """The cluster without what a runtime takes of the cards that do not state it."""
+    """The cluster without what a runtime takes of the cards: its context, and compute buffers."""
     # Only for graphs whose costs are ours and no rooflines, and for layers whose modes are
-    # modelled: papers and files with times count no such memory.
+    # modelled: papers and files with times count no such memory. A memory that is stated is that
+    # beside the context; the buffers are still the runtime's. A cluster without the note is that of
+    # an instance, which was reduced before.
     parameters = graph.provenance.parameters
-    if MODELLED not in parameters and parameters.get(COSTS) in (None, "roofline"):
+    is_ours = MODELLED in parameters or parameters.get(COSTS) not in (None, "roofline")
+    if cluster.open_memory is None or not is_ours:
         return cluster
     buffers = buffer_bytes(graph)
-    small = format_bytes(CONTEXT_BYTES + buffers)
-    small += f", {format_bytes(buffers)} for buffers," if buffers else ""
-    devices, much = [], list[str]()
+    size_of_buffers = f"{format_bytes(buffers)} for buffers"
+    small = format_bytes(CONTEXT_BYTES + buffers) + (f", {size_of_buffers}," if buffers else "")
+    devices, much, others = [], list[str](), False
     for device in cluster.devices:
         size = device.memory_bytes
-        if size is not None and device.name in cluster.open_memory and not is_cpu(device, cluster):
-            taken, words = CONTEXT_BYTES + buffers, small
-            if MODELLED in parameters and size >= TRAINING_CARD_BYTES:
-                taken, words = TRAINING_BYTES, "12 GiB in training"
-            much.append(words)
+        if size is not None and not is_cpu(device, cluster):
+            taken = buffers
+            if device.name not in cluster.open_memory:
+                others = True
+            elif MODELLED in parameters and size >= TRAINING_CARD_BYTES:
+                taken = TRAINING_BYTES
+                much.append("12 GiB in training")
+            else:
+                taken += CONTEXT_BYTES
+                much.append(small)
             device = device.model_copy(update={"memory_bytes": max(0, size - taken)})
         devices.append(device)
     if tuple(devices) == cluster.devices:
         return cluster
-    words = " or ".join(dict.fromkeys(much))
-    said = f"the runtime takes {words} of each card that does not say what is free"
+    parts = list[str]()
+    if much:
+        words = " or ".join(dict.fromkeys(much))
+        parts.append(f"{words} of each card that does not say what is free")
+    if others and buffers:
+        parts.append(f"{size_of_buffers} of each card that says what is free")
+    said = f"the runtime takes {' and '.join(parts)}"
     noted = cluster.provenance.noting(said, {RESERVED: said})
     changed = cluster.model_copy(update={"devices": tuple(devices), "provenance": noted})
     return changed.read_from(cluster.source)

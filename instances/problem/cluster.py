@@ -88,6 +88,8 @@ class DeviceSpec(InstancePart):
     nvlink_bytes_per_s: Rate | None = None
     #: Kinds of ops that it cannot run, as NPUs.
     lacks: tuple[Name, ...] = ()
+    #: Whose constants calibrated costs take (`fits` of the catalogue); None: those of other kinds.
+    costed_as: Name | None = None
     #: Datasheet, and the board it describes.
     source: str = ""
     #: Whether it is a CPU, and no rank of frameworks whose ranks are GPUs.
@@ -208,9 +210,9 @@ class Cluster(InstancePart):
         return min(widths, default=None)
 
     @cached_property
-    def open_memory(self) -> frozenset[str]:
-        """Names of devices whose free memory is not stated; empty if not noted."""
-        return frozenset()
+    def open_memory(self) -> frozenset[str] | None:
+        """Names of devices whose free memory is not stated; None if not noted."""
+        return None
 
     def with_open_memory(self, names: Iterable[str]) -> Cluster:
         """Note the names of `open_memory`, and return the cluster."""

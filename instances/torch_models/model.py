@@ -63,7 +63,7 @@ from placegap.instances.torch_models.repeated_layers import (
     repeat_layers,
     shortened,
 )
-from placegap.instances.torch_models.step_cache import add_states, cache_inputs
+from placegap.instances.torch_models.step_cache import add_states, cache_inputs, end_writes
 from placegap.instances.torch_models.tracing import (
     Traceable,
     built,
@@ -152,6 +152,8 @@ def _whole(
     program = read_fx_graph(graph, held, labels=labels, tied=options.tied)
     read_routed_experts(program, graph)
     num_states = add_states(program, graph)
+    if options.decode:
+        end_writes(program)
     if options.cached_tokens and not (
         add_kv_cache(program, graph, model.module, options) or num_states
     ):

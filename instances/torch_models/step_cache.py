@@ -9,6 +9,7 @@ the step that is traced.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -19,6 +20,7 @@ from placegap.instances.torch_models.fx_nodes import bytes_of, is_view, kind_of_
 from placegap.instances.torch_models.fx_reader import FxProgram
 
 STATES = "cached_states"  # input of a traced step; the names of its nodes begin with it
+LAYER = re.compile(r"(?:.*?\.)??\d+(?=\.|$)")  # the path of a module up to its first number
 # What models of transformers call a cache, the usual name first.
 CACHES = ("past_key_values", "cache_params", "state")
 
@@ -128,3 +130,20 @@ def add_states(program: FxProgram, graph: Any) -> int:
                 op["bytes_moved"] -= bytes_of(tensors_in(node.args[0])[0])
             held |= dict.fromkeys(read)
     return len(held)
+
+
+def end_writes(program: FxProgram) -> None:
+    """Let what a step writes into its cache precede the end of its layer, or else of the step."""
+    # No op reads it in this step. A schedule would run it while the next layers run on another
+    # device, but an engine runs the ops of a layer in a row.
+    read = {edge["producer"] for edge in program.edges}
+    place = {op["name"]: at for at, op in enumerate(program.ops)}
+    layers = [LAYER.match(op["module"] or "") for op in program.ops]
+    paths = ["" if found is None else found[0] for found in layers]
+    last = {path: at for at, path in enumerate(paths) if path and program.ops[at]["name"] in read}
+    for at, op in enumerate(program.ops[:-1]):
+        if op["name"] not in read:
+            end = last.get(paths[at], at)
+            consumer = program.ops[end if end > at else -1]["name"]
+            program.edges.append({"producer": op["name"], "consumer": consumer, "bytes": 0})
+    program.edges.sort(key=lambda edge: place[edge["consumer"]])

@@ -26,7 +26,7 @@ from itertools import permutations
 from math import gcd
 from typing import NamedTuple
 
-from placegap.instances.costing.catalogue import specs_of
+from placegap.instances.costing.catalogue import launch_ns_of, specs_of
 from placegap.instances.costing.costing import costed, is_measured
 from placegap.instances.costing.launches import LIGHT, launch_of
 from placegap.instances.problem import Cluster, Device, DeviceSpec, Graph, Instance, Op
@@ -62,13 +62,15 @@ def group_spec(specs: Sequence[DeviceSpec], shares: Sequence[int], units: int) -
     """The rates of a group, of which each card does shares[k] / units."""
     parts = list(zip(specs, shares, strict=True))
     types = {name for spec in specs for name in spec.peak_flops_per_s}
+    slowest = max(specs, key=launch_ns_of)
     return DeviceSpec(
         peak_flops_per_s={
             name: min(spec.peak(name) * units // s for spec, s in parts) for name in sorted(types)
         },
         bandwidth_bytes_per_s=min(spec.bandwidth_bytes_per_s * units // s for spec, s in parts),
         memory_bytes=None,
-        launch_overhead_ns=max(spec.launch_overhead_ns for spec in specs),
+        launch_overhead_ns=slowest.launch_overhead_ns,
+        costed_as=slowest.costed_as,
     )
 
 

@@ -10,6 +10,7 @@ from placegap.experiments.cli import main
 Capture = pytest.CaptureFixture[str]
 
 CASES = Path(__file__).resolve().parents[4] / "shared" / "cases" / "cfg"
+FIELD = CASES.parent / "field"
 HOME = "2xRTX3090+DDR5-2ch:96GB, pcie4x8"
 
 pytestmark = pytest.mark.skipif(
@@ -93,3 +94,38 @@ def test_under_the_default_costs_no_line_of_the_tool_is_better(
     case: str, options: str, cluster: str, capsys: Capture
 ) -> None:
     assert placed(case, options, cluster, "llamacpp", capsys, "calibrated")["gap"] == 0
+
+
+def said_of(case: str, options: str, cluster: str, export: str, capsys: Capture) -> dict:
+    """What `place` says of a configuration of ../shared/cases/field under the default costs."""
+    asked = ["place", f"hf:{FIELD}/{case}.json", "--decode", "--cluster", cluster, "--json"]
+    assert main([*asked, "--export", f"{export}=out.txt", *options.split()]) == 0
+    said: dict = json.loads(capsys.readouterr().out)
+    return said
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("case", "options", "cluster"),
+    [
+        ("tiny-hybrid", "--context 1024", "2xRTX-A5000, nvlink"),
+        # too large for one card
+        ("qwen35-35b-a3b", "--context 4096 --weights q8_0", "2xRTX-A5000, nvlink"),
+    ],
+)
+def test_no_plan_of_a_hybrid_model_runs_writes_of_states_beside_later_layers(
+    case: str, options: str, cluster: str, capsys: Capture
+) -> None:
+    said = said_of(case, f"{options} --granularity layer", cluster, "llamacpp", capsys)
+    assert said["gap"] == said["exports"][0]["gap"] == 0
+    assert said["value_ns"] == said["exports"][0]["value_ns"]
+
+
+@pytest.mark.torch
+def test_a_card_that_states_what_is_free_keeps_room_for_buffers(capsys: Capture) -> None:
+    cluster = "RTX4090+RTX5070Ti:12.5GB+DDR4-2ch:64GB, pcie4"
+    options = "--context 10240 --kv-dtype q8_0 --time-limit 5"
+    said = said_of("gpt-oss-120b", options, cluster, "llamacpp", capsys)
+    used = {use["device"]: use["memory_bytes"] for use in said["devices"]}
+    # 512 tokens of 201,088 words in float32
+    assert used["RTX5070Ti"] <= 12_500_000_000 - 512 * 201_088 * 4

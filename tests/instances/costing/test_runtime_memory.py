@@ -52,6 +52,24 @@ def test_a_card_that_decodes_keeps_a_context_and_a_piece_of_a_prompt() -> None:
     assert memories(placed(model(), "RTX3090")) == [24 * GB - CONTEXT]
 
 
+def test_the_buffers_of_a_decode_step_are_reserved_under_a_stated_memory(tmp_path: Path) -> None:
+    step, buffers = model(decode=True), 65_536_000
+    stated = placed(step, "RTX3090:22GB+RTX3060+host:64GB, pcie4")
+    assert memories(stated) == [22 * GB - buffers, 12 * GB - CONTEXT - buffers, 64 * GB]
+    assert stated.cluster.provenance.parameters["reserved"] == (
+        "the runtime takes 565.54 MB, 65.54 MB for buffers, of each card that does not say what is"
+        " free and 65.54 MB for buffers of each card that says what is free"
+    )
+    # what a file states as taken has the context in it
+    file = tmp_path / "cluster.yaml"
+    file.write_text("name: c\ndevices: [{name: b, kind: T4, reserved_bytes: 2e9}]\n")
+    taken = placed(step, file)
+    assert memories(taken) == [14 * GB - buffers]
+    assert taken.cluster.provenance.parameters["reserved"] == (
+        "the runtime takes 65.54 MB for buffers of each card that says what is free"
+    )
+
+
 def test_what_a_user_states_of_the_memory_stays(tmp_path: Path) -> None:
     stated = placed(model(), "2xRTX3090:22GB+RTX3060, pcie4")
     assert memories(stated) == [22 * GB, 22 * GB, 12 * GB - CONTEXT]

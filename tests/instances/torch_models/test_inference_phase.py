@@ -261,3 +261,19 @@ def test_a_model_keeps_the_state_of_every_recurrent_layer(
 ) -> None:
     graph = traced(tmp_path, kind, more)
     assert sum(kept_bytes(op) for op in graph.ops) == kept
+    # what it writes belongs to the step of its layer: only the words of the head are read by no op
+    read = {edge.producer for edge in graph.edges}
+    assert [op.name for op in graph.ops if op.name not in read] == [graph.ops[-1].name]
+
+
+def test_what_a_layer_writes_precedes_its_last_op(tmp_path: Path) -> None:
+    graph = traced(tmp_path, "qwen3_5_text", DELTA)
+    writes = [edge for edge in graph.edges if not edge.bytes]
+    # a recurrent state and that of a convolution in each layer of linear attention
+    assert len(writes) == sum(kept_bytes(op) > 0 and not op.caches for op in graph.ops) == 6
+    for edge in writes:
+        path = graph.ops[graph.op_index[edge.producer]].module or ""
+        layer = path.removesuffix("linear_attn")
+        assert path != layer
+        last = [op for op in graph.ops if f"{op.module}.".startswith(layer)][-1]
+        assert edge.consumer == last.name
