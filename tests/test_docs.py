@@ -283,7 +283,11 @@ def test_the_index_names_every_page() -> None:
 
 
 def keys_of_the_bibliography() -> list[str]:
-    return re.findall(r"^@\w+\{([^,]+),", (DOCS / "references.bib").read_text(), flags=re.MULTILINE)
+    return re.findall(
+        r"^@\w+\{([^,]+),",
+        (ROOT / "instances" / "data" / "references.bib").read_text(),
+        flags=re.MULTILINE,
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -156,7 +156,9 @@ def with_references(text: str, methods: Iterable[AnyMethod], bibliography: str) 
         file = home_of(method).removeprefix("placegap.").replace(".", "/") + ".py"
         for key in (cited.partition(",")[0] for cited in method.cites):
             if key not in papers:
-                raise ValueError(f"{method.name} cites {key!r}, which docs/references.bib has not")
+                raise ValueError(
+                    f"{method.name} cites {key!r}, which instances/data/references.bib has not"
+                )
             row = rows.setdefault(key, f"| `{key}` | {paper(papers[key])} |  |\n")
             places = re.findall(r"`([^`]+)`", row.rsplit("|", 2)[1])
             if not any(f"{file}/".startswith(place) or file == place for place in places):
@@ -201,7 +203,7 @@ def made() -> dict[Path, str]:
     page = ROOT / "docs" / "methods.md"
     texts[page] = with_entries(page.read_text(), methods)
     references = ROOT / "docs" / "references.md"
-    bibliography = (ROOT / "docs" / "references.bib").read_text()
+    bibliography = (ROOT / "instances" / "data" / "references.bib").read_text()
     texts[references] = with_references(references.read_text(), methods, bibliography)
     return texts
 

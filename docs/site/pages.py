@@ -21,6 +21,7 @@ PAGES = {
     "docs/index.md": "pages.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "instances/data/references.bib": "references.bib",
 }
 """File of the repository -> page of the site; what lies in docs/ keeps its name there."""
 

@@ -66,6 +66,7 @@ def rank_test(runs: pd.DataFrame, correction: Literal["holm", "nemenyi"] = "holm
 
     Examples
     --------
+    >>> from placegap.experiments import example_runs
     >>> rank_test(example_runs())[["problems", "rank", "p"]].values.tolist()
     [[2.0, 1.0, 1.0], [2.0, 2.0, 0.5]]
     """
@@ -181,8 +182,9 @@ def to_latex(runs: pd.DataFrame, *, rows: bool = False) -> str:
 
     Examples
     --------
-    >>> print(to_latex(example_runs()).splitlines()[8])
-    x$^\dagger$ & 3 of 3 & \textbf{10.00} & \textbf{10.00} & \textbf{20.00} & 2 & 2 & -- \\
+    >>> from placegap.experiments import example_runs
+    >>> print(to_latex(example_runs()).splitlines()[9])
+    x & 3 of 3 & \textbf{10.00} & \textbf{10.00} & \textbf{20.00} & 2 & 2 & - \\
     """
     tables = [table for _, table in runs.groupby("table", sort=False)]
     return "\n\n".join("\n".join(_latex(table, rows=rows)) for table in tables) + "\n"
@@ -302,6 +304,7 @@ def anytime(runs: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
+    >>> from placegap.experiments import example_runs
     >>> anytime(example_runs().assign(solve_s=0.5))["y"].iloc[[0, -1]].round(2).tolist()
     [1.0, 0.62]
     """

@@ -195,7 +195,7 @@ class Method(Generic[P, T]):
     #: Of an exact method that keeps the rule `sum` alone: what it can say of the rule `peak` after
     #: a run on the floor whose plan does not fit, and with the best one that does (`peak_memory`).
     settle: Callable[[Task[T], Outcome, Plan | None], Outcome | None] | None = None
-    #: Keys of docs/references.bib, each perhaps with a place: ``"topcuoglu2002, section 4.1"``.
+    #: Keys of references.bib, each perhaps with a place: ``"topcuoglu2002, section 4.1"``.
     cites: tuple[str, ...] = ()
     #: Which problems, where the objectives alone say too little: ``"max_load, chain plans"``.
     scope: str = ""

@@ -16,7 +16,7 @@ from placegap.solvers import METHODS, Task
 from placegap.solvers.core.starts import cheapest_first
 
 ROOT = Path(__file__).resolve().parents[3]
-BIBLIOGRAPHY = (ROOT / "docs" / "references.bib").read_text()
+BIBLIOGRAPHY = (ROOT / "instances" / "data" / "references.bib").read_text()
 
 
 def load(path: Path) -> ModuleType:
