@@ -24,7 +24,7 @@ from placegap.experiments.research.measures import (
 )
 from placegap.experiments.research.page_plots import plot_memory, profile_png
 from placegap.experiments.research.record import HERE, RESULTS
-from placegap.experiments.research.tables import optima
+from placegap.experiments.research.tables import benchmark, optima
 from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.show.rendering import markdown_grid
 from placegap.experiments.studies.analysis import load_runs, summary
@@ -371,6 +371,10 @@ def data_table(name: str) -> Iterator[str]:
     """The lines of a table between two comments."""
     if name == "columns":
         yield from markdown_grid(("column", "meaning"), list(COLUMNS.items()))
+    elif name == "benchmark sets":
+        yield from benchmark.sets()
+    elif name == "open instances":
+        yield from benchmark.open_instances()
     elif name == "optima":
         yield from optima.table(load_best_known())
     elif name == "quickstart":

@@ -45,6 +45,8 @@ LEFT_OUT: Mapping[str, str] = {
     r"python -m placegap\.experiments\.research\.papers --record": "rewrites docs/papers",
     r"placegap place +\S+\.gguf .*": "the tests of GGUF files have such a model",
     r"placegap (convert|place) .*llama-70b\.json\.gz .*": "minutes; tests have small decoders",
+    r"placegap study experiments/benchmark/.*|placegap place nmt-train .*": "minutes to hours",
+    r"placegap record .*": "tests/experiments/cli/test_publish.py has a better plan",
 }
 """Patterns of commands that no test runs, and why."""
 
