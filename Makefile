@@ -16,7 +16,7 @@ export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
 # Tests start some 150 programs: without byte-code each compiles all modules that it loads.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install study studies test test-torch test-deep bench docs pages pages-check lint types clean
+.PHONY: help install study studies test test-torch test-deep bench docs dist pages pages-check lint types clean
 
 help:
 	@echo "make study      install into .venv and run the quickstart study"
@@ -26,6 +26,7 @@ help:
 	@echo "make test-deep  thousands of random instances, bounds of arrays checked (hours)"
 	@echo "make bench      benchmarks, never part of the tests"
 	@echo "make docs       the site, in build/site"
+	@echo "make dist       a wheel and an sdist in dist, checked for a package index; nothing is uploaded"
 	@echo "make pages      what is made from results and registrations anew (pages-check: is it up to date?)"
 	@echo "make clean      remove .venv, build and results"
 
@@ -77,6 +78,12 @@ test-torch: .venv-torch/.ready
 docs: .venv/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
+dist: .venv/.dev
+	rm -rf dist
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt 'twine>=6'
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+
 pages: .venv/.dev
 	$(BIN)/python docs/site/methods.py
 	$(BIN)/python docs/site/equations.py
@@ -99,4 +106,4 @@ bench: .venv/.dev
 	$(BIN)/python -m placegap.experiments.research.bench
 
 clean:
-	rm -rf .venv .venv-torch build results bench-results *.egg-info
+	rm -rf .venv .venv-torch build dist results bench-results *.egg-info

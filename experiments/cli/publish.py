@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from importlib.metadata import version
+from importlib.metadata import metadata, version
 from pathlib import Path
 from typing import Annotated
 
@@ -64,12 +64,19 @@ def cite_command(
         print("", *map(printable, text.splitlines()), sep="\n")
 
 
+def repository() -> str:
+    """The address of placegap's repository, as pyproject.toml states it; empty if it has none."""
+    urls = (one.split(", ") for one in metadata("placegap").get_all("Project-URL") or ())
+    return next((url for name, url in urls if name == "Repository"), "")
+
+
 def own_entry() -> str:
     """BibTeX of placegap itself."""
+    url = f"  url = {{{repository()}}},\n" * bool(repository())
     return (
         "@software{placegap,\n  author = {{The placegap contributors}},\n"
         "  title = {placegap: placement of DNN computation graphs with proven gaps},\n"
-        f"  version = {{{version('placegap')}}},\n  year = {{{RELEASED[:4]}}},\n}}"
+        f"  version = {{{version('placegap')}}},\n  year = {{{RELEASED[:4]}}},\n{url}}}"
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from placegap.experiments.cli.publish import repository
 from placegap.experiments.research.measures import (
     blind_rows,
     losses_by_error,
@@ -371,6 +372,8 @@ def data_table(name: str) -> Iterator[str]:
     """The lines of a table between two comments."""
     if name == "columns":
         yield from markdown_grid(("column", "meaning"), list(COLUMNS.items()))
+    elif name == "badges":
+        yield from badges(repository())
     elif name == "benchmark sets":
         yield from benchmark.sets()
     elif name == "open instances":
@@ -391,6 +394,14 @@ def pictures() -> Iterator[tuple[str, bytes]]:
     """Name and content of each picture."""
     yield "placers-profile.png", profile_png(load_results("corpus"))
     yield "placers-memory.png", plot_memory(load_results("memory"))
+
+
+def badges(url: str) -> Iterator[str]:
+    """The README's badges; none before the project has an address."""
+    if url:
+        runs, index = f"{url}/actions/workflows/ci.yml", "https://pypi.org/project/placegap"
+        yield f"[![tests]({runs}/badge.svg)]({runs})"
+        yield f"[![PyPI](https://img.shields.io/pypi/v/placegap)]({index})"
 
 
 def main() -> None:
