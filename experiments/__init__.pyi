@@ -1,4 +1,5 @@
 from .studies.analysis import (
+    anytime,
     compare,
     example_runs,
     explain,
@@ -8,7 +9,7 @@ from .studies.analysis import (
     regressions,
     summary,
 )
-from .studies.paper import anytime, rank_test, to_latex
+from .studies.paper import rank_test, to_latex
 from .studies.plots import (
     plot_anytime,
     plot_compare,

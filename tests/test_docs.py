@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from references.own_methods import methods_restored
+from references.own_methods import methods_restored, renamed
 from references.page_commands import (
     LEFT_OUT,
     Command,
@@ -83,7 +83,7 @@ def test_the_python_of_a_page_runs_and_prints_what_it_shows(page: str, folder: P
             continue
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(code, page, "exec"), names)
+            exec(compile(renamed(code), page, "exec"), names)
         if shown:
             assert settled(printed.getvalue()) == settled(shown)
 

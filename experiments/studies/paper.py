@@ -1,32 +1,22 @@
-"""Runs as papers print them: LaTeX tables, tests over several methods, quality over time."""
+"""Runs as papers print them: LaTeX tables, and tests over several methods."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from placegap.experiments.show.figures import common_unit, counted, format_in, format_s
 from placegap.experiments.studies.analysis import as_costs, over_seeds, ratios, summary, wide
 from placegap.experiments.studies.report import common_rows, made_by, shown
-from placegap.experiments.studies.runs import (
-    NOT_APPLICABLE,
-    NOT_INSTALLED,
-    NOT_RUN,
-    PROBLEM,
-    rows_of,
-)
+from placegap.experiments.studies.runs import rows_of
 from placegap.instances.reading.errors import MissingExtra
-from placegap.solvers.core.result import relative_gap
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
 ALPHA = 0.05  # level of the tests; that of 95 % intervals
-POINTS = 61  # times of `anytime`: twelve in each factor of ten between 1 ms and 100 s
 
 HEAD = (
     *(("method", ""), ("plans", ""), ("mean", r"(\%)"), ("median", r"(\%)")),
@@ -285,44 +275,3 @@ def tex(text: object) -> str:
     'm-sct, group\\_bytes=5\\%'
     """
     return "".join(ESCAPES.get(char, char) for char in str(text))
-
-
-def anytime(runs: pd.DataFrame) -> pd.DataFrame:
-    """How good the plans of each method are over time.
-
-    Parameters
-    ----------
-    runs
-        As `load_runs` returns them.
-
-    Returns
-    -------
-    DataFrame
-        Indexed by seconds, a column per method: the mean over problems of (value - best value) /
-        value of the best plan so far, 1 where there is none yet. Seeds are averaged first. The
-        column ``target_s`` of the runs has the time until a plan was within 1 %.
-
-    Examples
-    --------
-    >>> from placegap.experiments import example_runs
-    >>> anytime(example_runs().assign(solve_s=0.5))["y"].iloc[[0, -1]].round(2).tolist()
-    [1.0, 0.62]
-    """
-    import numpy as np
-    import pandas as pd
-
-    not_run = (NOT_APPLICABLE, NOT_INSTALLED, NOT_RUN, "bound")
-    rows = [row for row in rows_of(runs) if row.status not in not_run]
-    ends = [at_s for row in rows for at_s, _ in row.found] or [1.0]
-    times = np.geomspace(min(1e-3, *ends), max(1e-2, *ends), POINTS)
-    seeds: dict[tuple[object, ...], list[np.ndarray]] = {}
-    for row in rows:
-        lost = np.ones(POINTS)
-        for at_s, value in row.found:
-            lost[times >= at_s * (1 - 1e-12)] = relative_gap(value, row.best_value_ns) or 0.0
-        seeds.setdefault((row.label, *attrgetter(*PROBLEM)(row)), []).append(lost)
-    problems: dict[str, list[np.ndarray]] = {}
-    for (label, *_), curves in seeds.items():
-        problems.setdefault(str(label), []).append(np.mean(curves, axis=0))
-    found = {label: np.mean(curves, axis=0) for label, curves in problems.items()}
-    return pd.DataFrame(found, index=pd.Index(times, name="seconds"))

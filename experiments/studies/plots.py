@@ -22,6 +22,7 @@ from placegap.experiments.show.drawing import (
 )
 from placegap.experiments.studies.analysis import (
     CAUSES,
+    anytime,
     as_costs,
     compare,
     gap_table,
@@ -33,7 +34,6 @@ from placegap.experiments.studies.analysis import (
     wide,
     with_quality,
 )
-from placegap.experiments.studies.paper import anytime
 
 if TYPE_CHECKING:
     import pandas as pd
