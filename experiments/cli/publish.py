@@ -131,7 +131,7 @@ def record_command(
     stated = load_stated_plan(instance, plan_file)
     verdict, rules = verify(instance, stated), stated.semantics
     if not verdict.holds:
-        said = [*verdict.first.violations] or ["the two referees disagree"]
+        said: list[object] = [*verdict.first.violations] or ["the two referees disagree"]
         for each in said:
             warn(f"{plan_file}: {each}")
         raise typer.Exit(BROKEN_RULES)
