@@ -63,6 +63,12 @@ def test_the_reference_has_every_exported_name(site: Path, package: str) -> None
     assert "First-in-first-out Kahn order" in text
 
 
+def test_the_page_of_references_lists_the_bibliography(site: Path) -> None:
+    listed = re.findall(r"<td><code>(\w+)</code></td>", (site / "references.html").read_text())
+    bibliography = (ROOT / "instances" / "data" / "references.bib").read_text()
+    assert listed == re.findall(r"^@\w+\{([^,]+),", bibliography, re.MULTILINE)
+
+
 def test_examples_of_the_sites_code_run() -> None:
     for path in (ROOT / "docs" / "site").glob("*.py"):
         found = runpy.run_path(str(path))

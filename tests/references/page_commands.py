@@ -178,6 +178,7 @@ def furnish(folder: Path) -> None:
     (folder / "my-cluster.yaml").write_text(MY_CLUSTER)
     (folder / "mine.yaml").write_text(yaml_blocks("README.md")[0])
     (folder / "near_inputs.py").write_text(python_blocks("README.md")[0][0])
+    (folder / "restarts.py").write_text(python_blocks("docs/own-methods.md")[0][0])
     (folder / "my_placer.py").write_text(my_placer())
     save_document(Document.of(example()), folder / "net.json")
     save_document(Document.of(example()), folder / "model.json")
