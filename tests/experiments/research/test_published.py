@@ -11,13 +11,7 @@ from typing import Any
 import pytest
 from draws.tiny import SHARED
 
-from placegap.experiments.research.graph_figures import (
-    DEVIATION,
-    FIGURES,
-    OP_FIGURES,
-    SPLITS,
-    WITHIN,
-)
+from placegap.experiments.research.graph_figures import FIGURES, OP_FIGURES, SPLITS
 from placegap.experiments.research.papers import PAPERS
 from placegap.experiments.research.published import (
     Cause,
@@ -102,11 +96,9 @@ def is_named(table: str, names: tuple[str, ...]) -> bool:
 
 
 def check_figure(name: str) -> None:
-    """A figure of a graph after a transform, or of estimates."""
+    """A figure of a graph after a transform."""
     figure, _, more = name.partition(", ")
-    if figure.startswith(DEVIATION):
-        assert more in ("", *WITHIN)
-    elif figure.startswith(SPLITS) or figure in OP_FIGURES:
+    if figure.startswith(SPLITS) or figure in OP_FIGURES:
         assert more == "" or 0 < float(more) < 1  # the least share of an op that is split
     else:
         assert figure in FIGURES
