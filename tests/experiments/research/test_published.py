@@ -64,7 +64,8 @@ def test_every_row_and_every_column_has_a_run_in_the_study_that_its_table_names(
         found = set(cells_with_runs(folder, table))
         asked = {column.name for column in table.columns if column.method or column.figure}
         assert asked == {column for _, column in found}, table.name
-        assert {row.name for row in table.rows} == {row for row, _ in found}, table.name
+        rows = {row.name for row in table.rows} if asked else set()  # some tables have no cells
+        assert rows == {row for row, _ in found}, table.name
 
 
 def cells_with_runs(folder: Path, table: PublishedTable) -> Iterator[tuple[str, str]]:
