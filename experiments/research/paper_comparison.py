@@ -68,6 +68,8 @@ class ComparedCell:
     bound_ns: int | None = None
     #: Whether that bound holds for all plans of its kind, which may split ops or overfill a device.
     is_bounded: bool = False
+    #: The least and the largest value of the method with other seeds.
+    among: tuple[int, int] | None = None
     #: Distance of our plan from the bound; it may be below 0 where a plan overfills a device.
     gap: float | None = None
 
@@ -136,6 +138,17 @@ class ComparedTable:
                 same = math.isclose(cell.paper_ns, cell.ours_ns, rel_tol=SAME)
                 found.setdefault(cell.column.name, []).append((cell.row.name, same))
         return found
+
+    @property
+    def seeded(self) -> dict[str, tuple[int, int]]:
+        """Columns with other seeds: rows whose printed value is among ours, and of how many."""
+        found: dict[str, list[bool]] = {}
+        for cell in self.cells:
+            if cell.among is not None and cell.paper_ns is not None:
+                low, high = cell.among
+                is_among = low * (1 - SAME) <= cell.paper_ns <= high * (1 + SAME)
+                found.setdefault(cell.column.name, []).append(is_among)
+        return {name: (sum(among), len(among)) for name, among in found.items()}
 
     @property
     def ahead(self) -> tuple[int, int]:
@@ -231,6 +244,10 @@ def _cell(
         if bounds:
             bound_ns, is_bounded = max(bounds), True
     gap = relative_gap(value_ns, bound_ns)
+    others = runs_of(row, kept.rows, column.seeds_in, ())
+    values = [one.value_ns for one in others if one.value_ns and one.method == column.method]
+    if values:
+        cell = replace(cell, among=(min(values), max(values)))
     return replace(cell, bound_ns=bound_ns, is_bounded=is_bounded, gap=gap)
 
 

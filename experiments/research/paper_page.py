@@ -137,6 +137,8 @@ def _cell(compared: ComparedTable, cell: ComparedCell) -> str:
     inside = [] if cell.gap is None else [_percent(cell.gap)]
     inside += [cell.printed] if cell.printed else []
     ours = "-" if cell.ours_ns is None else _shown(compared, cell.ours_ns)
+    if cell.among is not None:
+        inside.append("-".join(_shown(compared, value) for value in cell.among))
     run = cell.run
     beyond = None if run is None or run.split_value_ns is not None else run.overfills_bytes
     if beyond is not None and cell.ours_ns is not None and math.isfinite(cell.ours_ns):
@@ -167,6 +169,11 @@ def _notes(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
     yield from _misfits(compared)
     if compared.equal:
         yield f"equal cells: {'; '.join(_equal(compared))}"
+    for column, (among, count) in compared.seeded.items():
+        yield (
+            f"{column} last has its range with other numbers of vertices; the program's value is in"
+            f" it on {among} of {count} rows"
+        )
     if table.ahead is not None:
         first, rows = compared.ahead
         others = f" of {', '.join(table.ahead_of)}" * bool(table.ahead_of)

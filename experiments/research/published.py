@@ -55,6 +55,8 @@ class PublishedColumn(Entry):
     tables: Names = ()
     stand_in: str = ""
     best_effort: Annotated[bool, Field(strict=True)] = False
+    #: Studies that run the method with other seeds, for how far its cells depend on one.
+    seeds_in: Names = ()
     #: Whether op times were fitted to it: its cells say nothing, and its pairs do not count.
     fitted: Annotated[bool, Field(strict=True)] = False
     #: Whether it is the method that the paper proposes.
