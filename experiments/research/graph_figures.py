@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from placegap.experiments.running.sources import Source, load_source
+from placegap.formulations import moirai
 from placegap.instances.problem import Instance
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.transforms.split_rule import SplitRule, choose_cuts
@@ -25,11 +26,23 @@ def ccr(instance: Instance) -> float:
     return float(communication_ratio(flow_of(instance.arrays)))
 
 
+def published_rows(instance: Instance) -> float:
+    """Millions of rows of Moirai's MILP as published."""
+    return moirai.count_rows(instance, moirai.SEMANTICS, "as_published") / 1e6
+
+
+def strengthened_rows(instance: Instance) -> float:
+    """The same of our strengthened form, at most."""
+    return moirai.count_rows(instance, moirai.SEMANTICS) / 1e6
+
+
 # What a column may ask for; behind a comma follows the transform that comes first.
 FIGURES: Mapping[str, Callable[[Instance], float]] = {
     "ops": num_ops,
     "edges": num_edges,
     "ccr": ccr,
+    "published MILP rows": published_rows,
+    "MILP rows": strengthened_rows,
 }
 
 SPLITS = "splits "
