@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMS = {"published": "moirai form=as_published", "strengthened": "moirai form=strengthened"}
+BRIEF = ("method", "plans", "mean", "worst", "optimal", "time")  # of tables with few rows
 STUDIES = (
     "corpus",
     "formulations",
@@ -60,7 +61,7 @@ def tables() -> dict[str, str]:
     made = {name: made_by(rows_of(found)) for name, found in runs.items()}
     found = {
         "corpus": summaries(runs["corpus"]),
-        "formulations": summaries(runs["formulations"]),
+        "formulations": summaries(runs["formulations"], BRIEF),
         "congestion": congestion(runs["congestion"]),
         "scaling": scaling(runs["scaling"]),
         "sensitivity": sensitivity(runs["sensitivity"]),
@@ -75,12 +76,13 @@ def load_results(name: str) -> pd.DataFrame:
     return load_runs(RESULTS / f"{name}.csv")
 
 
-def summaries(runs: pd.DataFrame) -> Iterator[str]:
+def summaries(runs: pd.DataFrame, heads: Sequence[str] = SUMMARY_HEAD) -> Iterator[str]:
     """A line per method, the best first, in a table per table of the study."""
+    at = [SUMMARY_HEAD.index(head) for head in heads]
     for name, mine in runs.groupby("table", sort=False):
         yield from ("",) if name != runs["table"].iloc[0] else ()
         yield from (f"**{name}**, {common_rows(mine)}", "")
-        yield from markdown_grid(SUMMARY_HEAD, best_first(mine))
+        yield from markdown_grid(heads, [tuple(line[k] for k in at) for line in best_first(mine)])
 
 
 def best_first(runs: pd.DataFrame) -> list[tuple[str, ...]]:
