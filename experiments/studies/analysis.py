@@ -165,7 +165,8 @@ def summary(runs: pd.DataFrame, by: Sequence[str] = ("table", "label")) -> pd.Da
         ``rows`` of the group, ``plans``, ``optimal``, ``within_1`` and ``within_10`` (gaps of at
         most 1 and 10 %) count over all rows. ``mean``, ``median`` and ``worst`` gap and
         ``seconds`` (mean time of a run) are over the rows where every method of the group has a
-        gap, ignoring methods that never have one; ``left_out`` is the number of other rows.
+        gap, ignoring methods that never have one; ``left_out`` is the number of other rows, and
+        ``over_limit`` that of runs that ended 1 s and 10 % after their limit.
         A row's gap is the mean over its seeds; without a plan for one of them it has no plan.
 
     Examples
@@ -196,6 +197,7 @@ def summary(runs: pd.DataFrame, by: Sequence[str] = ("table", "label")) -> pd.Da
                 "worst": common.max(),
                 "seconds": wide(group, what, "solve_s").loc[common.index].mean(),
                 "left_out": len(gaps) - len(common),
+                "over_limit": some["over_limit_s"].notna().groupby(some[what]).sum(),
             }
         )
     return pd.concat(parts, names=groups) if groups else parts[()]
