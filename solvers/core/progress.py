@@ -215,8 +215,8 @@ def report(
 ) -> None:
     """Report a plan's value, with the plan where it is at hand, a bound on all, or both.
 
-    A long method calls it for each better plan: `solve` passes it to its callbacks, and a study
-    keeps it for the curves of `placegap.experiments.anytime`.
+    A long method calls it for each better plan: `run_method` passes it to its callbacks, and a
+    study keeps it for curves over time (`anytime`).
 
     Parameters
     ----------
