@@ -10,7 +10,7 @@ from placegap.instances.files.document import Document, load_document, save_docu
 from placegap.instances.problem import Provenance
 from placegap.solvers import run_method
 
-GB = 10**9
+GB, GIB = 10**9, 2**30
 
 CONTEXT = GB // 2
 
@@ -44,18 +44,18 @@ def memories(instance: Instance) -> list[int | None]:
 def test_a_card_that_decodes_keeps_a_context_and_a_piece_of_a_prompt() -> None:
     for dtype in ("float16", "float32"):
         instance = placed(model(decode=True, dtype=dtype), "RTX3090+host:64GB, pcie4")
-        assert memories(instance) == [24 * GB - CONTEXT - 65_536_000, 64 * GB]
+        assert memories(instance) == [24 * GIB - CONTEXT - 65_536_000, 64 * GB]
     # more sequences than a piece has tokens need larger buffers
     large = placed(model(1024, decode=True), "RTX3090")
-    assert memories(large) == [24 * GB - CONTEXT - 2 * 65_536_000]
+    assert memories(large) == [24 * GIB - CONTEXT - 2 * 65_536_000]
     # the activations of other passes are the plan's
-    assert memories(placed(model(), "RTX3090")) == [24 * GB - CONTEXT]
+    assert memories(placed(model(), "RTX3090")) == [24 * GIB - CONTEXT]
 
 
 def test_the_buffers_of_a_decode_step_are_reserved_under_a_stated_memory(tmp_path: Path) -> None:
     step, buffers = model(decode=True), 65_536_000
     stated = placed(step, "RTX3090:22GB+RTX3060+host:64GB, pcie4")
-    assert memories(stated) == [22 * GB - buffers, 12 * GB - CONTEXT - buffers, 64 * GB]
+    assert memories(stated) == [22 * GB - buffers, 12 * GIB - CONTEXT - buffers, 64 * GB]
     assert stated.cluster.provenance.parameters["reserved"] == (
         "the runtime takes 565.54 MB, 65.54 MB for buffers, of each card that does not say what is"
         " free and 65.54 MB for buffers of each card that says what is free"
@@ -72,7 +72,7 @@ def test_the_buffers_of_a_decode_step_are_reserved_under_a_stated_memory(tmp_pat
 
 def test_what_a_user_states_of_the_memory_stays(tmp_path: Path) -> None:
     stated = placed(model(), "2xRTX3090:22GB+RTX3060, pcie4")
-    assert memories(stated) == [22 * GB, 22 * GB, 12 * GB - CONTEXT]
+    assert memories(stated) == [22 * GB, 22 * GB, 12 * GIB - CONTEXT]
     kinds = tmp_path / "kinds.yaml"
     rates = "peak_flops_per_s: 1e13, bandwidth_bytes_per_s: 5e11, memory_bytes: 8e9"
     kinds.write_text(f"a: {{{rates}}}\nb: {{{rates}, reserved_bytes: 0}}\n")
@@ -104,17 +104,17 @@ def test_papers_and_graphs_with_times_have_all_of_it() -> None:
 
 def test_layers_of_a_training_step_leave_12_gib_of_cards_of_80_gb(tmp_path: Path) -> None:
     for costs, cluster, free in (
-        (None, "8xH100", 80 * GB - 12 * 2**30),
-        ("measured", "8xH100", 80 * GB - 12 * 2**30),
+        (None, "8xH100, nvlink", 68 * GIB),
+        ("measured", "8xH100", 80 * GB - 12 * GIB),  # a cluster that ships, with its own GB
         (None, "8xH100:75GB, nvlink", 75 * GB),
-        (None, "8xA100-40GB, nvlink", 40 * GB - CONTEXT),
+        (None, "8xA100-40GB, nvlink", 40 * GIB - CONTEXT),
     ):
         instance = load_source(Source("llama-8b-train", cluster, costs=costs, layers=True))
         assert memories(instance) == [free] * 8
     kinds = tmp_path / "kinds.yaml"
     rates = "peak_flops_per_s: 1e15, bandwidth_bytes_per_s: 3e12, memory_bytes: 96e9"
     kinds.write_text(f"a: {{{rates}}}\nb: {{{rates}, reserved_bytes: 1e9}}\n")
-    for kind, free in (("a", 96 * GB - 12 * 2**30), ("b", 95 * GB)):
+    for kind, free in (("a", 96 * GB - 12 * GIB), ("b", 95 * GB)):
         cluster = load_cluster(f"2x{kind}, pcie4", kinds)
         layers = as_layers(find_model("llama-8b-train"), cluster).instance(cluster)
         assert memories(layers) == [free] * 2

@@ -20,7 +20,7 @@ def test_cards_of_two_kinds_on_one_bus() -> None:
     cluster = load_cluster("2xRTX3090+1xRTX3070, pcie4")
     assert cluster.name == "2xRTX3090+RTX3070, pcie4"
     assert [device.name for device in cluster.devices] == ["RTX3090-0", "RTX3090-1", "RTX3070"]
-    giga = [(device.kind, device.memory_bytes // 10**9) for device in cluster.devices]
+    giga = [(device.kind, device.memory_bytes / 2**30) for device in cluster.devices]
     assert giga == [("RTX3090", 24), ("RTX3090", 24), ("RTX3070", 8)]
     assert set(paths(cluster).values()) == {(PCIE4, 10_000)}
     assert len(paths(cluster)) == 3 * 2
