@@ -65,6 +65,9 @@ HALVINGS, MOST_AIMS = 8, 30
 # that are tried if still no line fits, or none has plans of the semantics' class: on 1,258 ops 8
 # CPU s for a makespan, and 2 for a load.
 MOST_ROOM_TRIES, MOST_SIMPLE = 20, 500
+# Lines whose load is up to this much above the least count as ties: measured times vary by more, and
+# room is what a longer context needs. The room that all cards keep is halved so many times.
+TIE, ROOM_HALVINGS = 0.005, 12
 # Columns of labels: the sum of times, or the heaviest load of finished devices; load and bytes of
 # the last device; bytes and load of the host.
 TOTAL, LOAD, HELD, HOST_HELD, HOST_LOAD = range(5)
@@ -135,6 +138,33 @@ def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> Best
         fitting = [each for each in tried if each is not None]
         best = min(fitting, key=lambda each: each.value_ns, default=None)
     return None if best is None else best._replace(bound=bound)
+
+
+def free_bytes(instance: Instance, plan: Plan, semantics: Semantics) -> int:
+    """Bytes that the fullest of the GPUs that a plan uses has free at its peak."""
+    uses, gpus = evaluate(instance, plan, semantics).uses, gpus_and_host(instance.cluster)[0]
+    room, used = instance.arrays.memory_bytes, {k for on in plan.placement for k in on}
+    return min((int(room[k]) - uses[k].memory_bytes for k in gpus if k in used), default=0)
+
+
+def roomiest_line(
+    instance: Instance, semantics: Semantics, kind: LineClass, best: BestLine
+) -> BestLine:
+    """The line whose fullest GPU has most bytes free, of those up to `TIE` above a line."""
+    search, most_ns = _Search(instance, semantics, kind), int(best.value_ns * (1 + TIE))
+    on_gpu = np.arange(len(search.room)) != search.of_host
+    low = free_bytes(instance, best.plan, semantics)
+    high = int(search.room[on_gpu].max())
+    for _ in range(ROOM_HALVINGS):
+        kept = (low + high) // 2
+        found = search._within(search.room - kept * on_gpu, most_ns)
+        judged = None if found is None else search.judged(found[1])[0]
+        free = -1 if judged is None else free_bytes(instance, judged.plan, semantics)
+        if judged is None or judged.value_ns > most_ns or free <= low:
+            high = kept
+        else:
+            best, low = judged._replace(bound=best.bound), free
+    return best
 
 
 class _Search:
