@@ -84,13 +84,17 @@ def convert_command(options: ConvertOptions) -> None:
     check_json_name(options.out)
     reserve_outputs(options.out, inputs=inputs_of(options))
     with spinner(f"reading {options.model}"):
-        chosen = cluster_of(source_of(options))
+        source = source_of(options)
+        chosen = cluster_of(source)
         check_rates(options.model, chosen, options.times)
         document = find_model(
             options.model, options.time_unit, parse_dims(options.dim), options.tracing
         )
         if options.costs is not None:
             document = costed_by(document, options.costs)
+        if source.engine is not None:
+            graph = source.engine.noted_in(document.graph)
+            document = document.model_copy(update={"graph": graph})
         if options.cluster is not None or options.times is not None:
             document = Document.of(on_cluster(document, chosen, options.times))
         if options.weight_gradients:

@@ -10,9 +10,9 @@ import typer
 
 from placegap.experiments.cli.options import (
     BROKEN_RULES,
-    CostsOption,
     JsonOption,
     ModelOptions,
+    TimedOptions,
     load_instance,
     source_of,
 )
@@ -20,11 +20,10 @@ from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_gap, format_value
 from placegap.experiments.show.rendering import output, print_json, spinner
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch_models.options import TraceOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class PriceOptions(ModelOptions):
+class PriceOptions(ModelOptions, TimedOptions):
     line: Annotated[
         str,
         typer.Option(
@@ -36,8 +35,6 @@ class PriceOptions(ModelOptions):
         ),
     ]
     rules: Rules
-    tracing: TraceOptions
-    costs: CostsOption = None
     as_json: JsonOption = False
 
 

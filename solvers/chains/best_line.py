@@ -65,8 +65,8 @@ HALVINGS, MOST_AIMS = 8, 30
 # that are tried if still no line fits, or none has plans of the semantics' class: on 1,258 ops 8
 # CPU s for a makespan, and 2 for a load.
 MOST_ROOM_TRIES, MOST_SIMPLE = 20, 500
-# Lines whose load is up to this much above the least count as ties: measured times vary by more, and
-# room is what a longer context needs. The room that all cards keep is halved so many times.
+# Lines whose load is up to this much above the least count as ties: measured times vary by more,
+# and a longer context needs room. The number of halvings of the room that all cards keep.
 TIE, ROOM_HALVINGS = 0.005, 12
 # Columns of labels: the sum of times, or the heaviest load of finished devices; load and bytes of
 # the last device; bytes and load of the host.

@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from placegap.experiments.running.sources import Source, as_layers, find_model, load_source
 from placegap.experiments.show.place_report import plan_notes
-from placegap.instances import Graph, Instance, Makespan, Op, load_cluster
+from placegap.instances import Graph, InputError, Instance, Makespan, Op, load_cluster
 from placegap.instances.costing.costing import with_costs
+from placegap.instances.costing.runtime_memory import Engine
 from placegap.instances.files.document import Document, load_document, save_document
 from placegap.instances.problem import Provenance
 from placegap.solvers import run_method
@@ -156,3 +159,38 @@ def test_the_answer_says_how_much_and_how_to_change_it() -> None:
     assert note.startswith("the runtime takes 565.54 MB, 65.54 MB for buffers, of each card that")
     assert "(KIND:22GB in --cluster, or reserved_bytes in a file)" in note
     assert instance.cluster.provenance.changes[-1].startswith("the runtime takes 565.54 MB")
+
+
+def test_an_engine_leaves_a_share_of_each_card_and_runs_chunks_of_prompts() -> None:
+    step = model(decode=True)
+    inside = tuple(
+        op.model_copy(update={"module": "layers.0" if op.name == "layer" else "lm_head"})
+        for op in step.ops
+    )
+    step = step.model_copy(update={"ops": inside})
+    # the head's 32,000 words in float32 of 256 sequences, or two products of 100 numbers in 2 bytes
+    # of each token of a chunk: 32.8 MB, and 2 * 200 bytes * 2,048 = 0.8 or * 10**6 = 400 MB
+    head, long = 256 * 4 * WORDS, 2 * 200 * 10**6
+    card, share = 24 * GIB, int(0.9 * 24 * GIB)
+    for engine, free in (
+        (Engine("vllm"), share - CONTEXT - head),
+        (Engine("vllm", 0.5), card // 2 - CONTEXT - head),
+        (Engine("vllm", None, 10**6), share - CONTEXT - long),
+        # activations are beside SGLang's share, as far as there is room
+        (Engine("sglang", 0.9, 10**6), share - CONTEXT),
+        (Engine("sglang", 0.99, 10**6), card - CONTEXT - long),
+    ):
+        cluster = "RTX3090+RTX3090:20GB, pcie4"
+        instance = placed(engine.noted_in(step), cluster)
+        stated = 20 * GB - (long if engine.chunk_tokens else head)
+        assert memories(instance) == [free, stated], engine
+
+
+def test_an_engine_is_refused_where_it_reserves_nothing() -> None:
+    for engine, graph, why in (
+        (Engine("vlm"), model(decode=True), "--engine 'vlm' is not known; did you mean 'vllm'"),
+        (Engine("vllm", 90), model(decode=True), "is a share, above 0 to 1"),
+        (Engine("vllm"), model(), "is about decode steps: add --decode"),
+    ):
+        with pytest.raises(InputError, match=why):
+            engine.noted_in(graph)

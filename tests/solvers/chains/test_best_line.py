@@ -22,12 +22,7 @@ from placegap.instances.exporters.lines import (
 from placegap.instances.problem.modules import with_granularity
 from placegap.instances.referee.evaluate import feasible_value
 from placegap.solvers import run_method
-from placegap.solvers.chains.best_line import (
-    ROOM_HALVINGS,
-    best_line,
-    free_bytes,
-    roomiest_line,
-)
+from placegap.solvers.chains.best_line import ROOM_HALVINGS, best_line, free_bytes, roomiest_line
 
 
 def all_lines(instance: Instance, kind: LineClass) -> Iterator[LayerLine]:
