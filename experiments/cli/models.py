@@ -76,6 +76,7 @@ def convert_command(options: ConvertOptions) -> None:
         cluster_of,
         costed_by,
         find_model,
+        load_source,
         on_cluster,
     )
     from placegap.instances.files.document import Document, save_document
@@ -97,6 +98,8 @@ def convert_command(options: ConvertOptions) -> None:
             document = document.model_copy(update={"graph": graph})
         if options.cluster is not None or options.times is not None:
             document = Document.of(on_cluster(document, chosen, options.times))
+        if source.measured:
+            document = Document.of(load_source(source))
         if options.weight_gradients:
             graph = mark_weight_gradients(document.graph)
             if graph != document.graph:

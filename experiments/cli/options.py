@@ -111,6 +111,15 @@ TimesOption = Annotated[
         help="Measured times of ops by name: CSV (name,device_kind,time_ns) or a Chrome trace.",
     ),
 ]
+MeasuredOption = Annotated[
+    list[float] | None,
+    model_option(
+        "--measured-tokens",
+        metavar="T",
+        help="--decode: tokens per second that a --line reaches; ops on cards are scaled by it. Of"
+        " two measured lines (repeat both), ops on hosts, or else links, are scaled, too.",
+    ),
+]
 ParamOption = Annotated[
     list[str] | None,
     search_option(
@@ -177,6 +186,15 @@ class TimedOptions(SourceOptions):
     tracing: TraceOptions
     times: TimesOption = None
     costs: CostsOption = None
+    line: Annotated[
+        list[str] | None,
+        model_option(
+            "--line",
+            metavar="LINE|FILE.json",
+            help="Options of a serving tool that were measured, as 'placegap price' reads them.",
+        ),
+    ] = None
+    measured_tokens: MeasuredOption = None
     engine: Annotated[
         str | None,
         memory_option(
@@ -385,6 +403,12 @@ def source_of(options: Any, model: str | None = None) -> Source:
         getattr(options, name, None)
         for name in ("gpu_memory_utilization", "max_num_batched_tokens")
     )
+    tokens_s, texts = (
+        getattr(options, "measured_tokens", None) or [],
+        getattr(options, "line", None),
+    )
+    if len(tokens_s) > len(texts or ()):
+        raise InputError("--measured-tokens needs the line that was measured: add --line")
     engine = getattr(options, "engine", None) or ("vllm" if share or tokens else None)
     return Source(
         model or options.model,
@@ -397,6 +421,7 @@ def source_of(options: Any, model: str | None = None) -> Source:
         devices=options.devices,
         layers=rules is not None and rules.is_hybrid,
         engine=None if engine is None else Engine(engine, share, tokens),
+        measured=tuple(zip(texts or (), tokens_s or (), strict=False)),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import typer
@@ -19,21 +19,22 @@ from placegap.experiments.cli.options import (
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_gap, format_value
 from placegap.experiments.show.rendering import output, print_json, spinner
+from placegap.instances.costing.fitted import beside_line
 from placegap.instances.reading.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
 class PriceOptions(ModelOptions, TimedOptions):
     line: Annotated[
-        str,
+        list[str],
         typer.Option(
             "--line",
             metavar="LINE|FILE.json",
             help="Options of llama.cpp, exllama, vLLM, SGLang, KTransformers or Megatron, such as"
             " '-ngl 47 -ts 28,19 --n-cpu-moe 10', or a device map or torchtitan's parts as a .json"
-            " file.",
+            " file. The last one is priced; others are measured (--measured-tokens).",
         ),
-    ]
+    ] = field()  # required here
     rules: Rules
     as_json: JsonOption = False
 
@@ -58,7 +59,10 @@ def price_command(options: PriceOptions) -> None:
 
     instance = load_instance(source_of(options))
     semantics = choose_semantics(options.rules, instance, None).semantics
-    kind, plan, instance = read_line(instance, options.line)
+    *others, priced = options.line
+    if len(others) > len(options.measured_tokens or ()):
+        raise InputError("one --line is priced: --measured-tokens says what others reach")
+    kind, plan, instance = read_line(instance, priced)
     of = line_class(kind, semantics)
     with spinner("searching for the best options"):
         best = None if of is None else best_line(instance, semantics, of)
@@ -66,7 +70,7 @@ def price_command(options: PriceOptions) -> None:
         whole = with_granularity(instance, "experts" if of and of.experts_apart else "layer")
         found = take_apart(instance, plan, semantics, bound, kind, whole=whole)
     if found is None:
-        raise InputError("the line cannot be executed: a device cannot run an op", options.line)
+        raise InputError("the line cannot be executed: a device cannot run an op", priced)
     said = None
     if best is not None:
         with suppress(InputError):  # of a group in several layers
@@ -77,9 +81,12 @@ def price_command(options: PriceOptions) -> None:
         content = anatomy_object(found)
         if best is not None:
             content["best"] = {"line": said, "value_ns": best.value_ns, "bound_ns": least}
-        print_json({"line": options.line, "tool": kind, "gap_of_tool": gap, **content})
+        print_json({"line": priced, "tool": kind, "gap_of_tool": gap, **content})
     else:
         print_anatomy(output(), found)
+        if semantics.objective == "makespan":
+            for sentence in beside_line(instance, found.verdict.value_ns):
+                output().print(f"line    {sentence}")
         if best is not None:
             words = format_value(best.value_ns, semantics.unit)
             words += ", optimal for this format" if best.value_ns == least else ""

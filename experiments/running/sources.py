@@ -72,6 +72,8 @@ class Source:
     times: Path | None = None  # file of measured times of its ops
     #: What gives ops without times theirs; None: what the model's graph notes, else calibrated.
     costs: str | None = None
+    #: Lines of tools, and tokens per second that were measured of them.
+    measured: tuple[tuple[str, float], ...] = ()
     engine: Engine | None = None  # what reserves memory of each card, where one is named
     #: What every device holds, as a share of all bytes of the ops; None: what the cluster says.
     device_memory: float | None = None
@@ -112,6 +114,10 @@ def load_source(source: Source) -> Instance:
         halved = _variants("half_precision").in_half_precision(document.graph)
         document = _changed(document, graph=halved)
     instance = on_cluster(document, cluster, source.times)
+    if source.measured:
+        from placegap.experiments.running.measured_lines import scaled_to
+
+        instance = scaled_to(instance, source.measured)
     if source.fused:
         from placegap.instances.transforms.moirai_fusion import fuse_by_rules
 
