@@ -14,6 +14,7 @@ from placegap.experiments.cli.options import (
     ModelOptions,
     TimedOptions,
     load_instance,
+    search_option,
     source_of,
 )
 from placegap.experiments.running.rules import Rules
@@ -21,6 +22,7 @@ from placegap.experiments.show.figures import format_gap, format_value
 from placegap.experiments.show.rendering import output, print_json, spinner
 from placegap.instances.costing.fitted import beside_line
 from placegap.instances.reading.errors import InputError
+from placegap.solvers.core.clock import USUAL_S
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,9 @@ class PriceOptions(ModelOptions, TimedOptions):
         ),
     ] = field()  # required here
     rules: Rules
+    time_limit: Annotated[
+        float, search_option("--time-limit", metavar="S", help="Seconds for the best options.")
+    ] = USUAL_S
     as_json: JsonOption = False
 
 
@@ -59,13 +64,15 @@ def price_command(options: PriceOptions) -> None:
 
     instance = load_instance(source_of(options))
     semantics = choose_semantics(options.rules, instance, None).semantics
+    if not options.time_limit > 0:
+        raise InputError("--time-limit must be positive")
     *others, priced = options.line
     if len(others) > len(options.measured_tokens or ()):
         raise InputError("one --line is priced: --measured-tokens says what others reach")
     kind, plan, instance = read_line(instance, priced)
     of = line_class(kind, semantics)
     with spinner("searching for the best options"):
-        best = None if of is None else best_line(instance, semantics, of)
+        best = None if of is None else best_line(instance, semantics, of, options.time_limit)
         bound, _ = known_bound(instance, semantics)
         whole = with_granularity(instance, "experts" if of and of.experts_apart else "layer")
         found = take_apart(instance, plan, semantics, bound, kind, whole=whole)

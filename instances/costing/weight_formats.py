@@ -121,6 +121,8 @@ GGUF = {
     **{"q5_k_s": "5.5704", "q5_k_m": "5.7036", "q6_k": "6.5633", "q8_0": "8.5008"},
     # other names of llama-quantize
     **{"q3_k": "3.9960", "q4_k": "4.8944", "q5_k": "5.7036"},
+    # Unsloth's dynamic mixtures, which differ by model: as the largest ones of llama.cpp
+    **{"q3_k_xl": "4.2979", "q4_k_xl": "4.8944", "q5_k_xl": "5.7036"},
     **{"f32": "32", "f16": "16", "bf16": "16"},
 }
 

@@ -21,7 +21,16 @@ the line found does not fit at its peak, the search is repeated with less room.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations, combinations_with_replacement, islice, pairwise, product
+from itertools import (
+    combinations,
+    combinations_with_replacement,
+    islice,
+    pairwise,
+    product,
+    takewhile,
+)
+from math import inf
+from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
@@ -108,13 +117,19 @@ class _Step(NamedTuple):
     away: Flags
 
 
-def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> BestLine | None:
-    """The best line of a class; None if none was found that fits."""
+def best_line(
+    instance: Instance, semantics: Semantics, kind: LineClass, limit_s: float = inf
+) -> BestLine | None:
+    """The best line of a class; None if none was found that fits.
+
+    After `limit_s` seconds nothing more is tried: the bound is what is proven by then.
+    """
     layer_list(instance)  # raises an error for a model without layers
     if not kind.has_host and not gpus_and_host(instance.cluster)[0]:
         return None
     try:
         search = _Search(instance, semantics, kind)
+        search.end_s = monotonic() + limit_s
     except InputError:  # no device runs all ops of a layer
         return None
     room, bound = search.room.copy(), None
@@ -124,7 +139,7 @@ def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> Best
     # room away excludes it, but perhaps others that fit: so only the first value is a bound.
     for _ in range(MOST_ROOM_TRIES):
         found = search.least(room)
-        if found is None:
+        if found is None or (best is None and line is not None and search.is_late()):
             break
         value, line = found
         if bound is None and search.costs.is_exact and not search.is_cut:
@@ -135,7 +150,8 @@ def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> Best
         room -= over
     if best is None and line is not None:
         tried = (search.judged(other)[0] for other in islice(search.simple_lines(), MOST_SIMPLE))
-        fitting = [each for each in tried if each is not None]
+        in_time = takewhile(lambda _: not search.is_late(), tried)
+        fitting = [each for each in in_time if each is not None]
         best = min(fitting, key=lambda each: each.value_ns, default=None)
     return None if best is None else best._replace(bound=bound)
 
@@ -201,7 +217,11 @@ class _Search:
         self.room = instance.arrays.memory_bytes[self.first].copy()
         self.host_binds = self.host is not None and int(size.sum()) > self.room[self.of_host]
         self.costs = _by_clock(self) or _by_loads(self)
-        self.is_cut = not self.all_orders
+        self.is_cut, self.end_s = not self.all_orders, inf
+
+    def is_late(self) -> bool:
+        """Whether the time is over."""
+        return monotonic() > self.end_s
 
     def _possible(self, floor: Instance) -> Flags:
         """Whether a slot can be on a class of devices, with its experts and without: (S, C, 2)."""
@@ -226,7 +246,7 @@ class _Search:
             return best
         low, high = 0, best[0] - 1  # the best line is above `high`, and no line is below `low`
         for step in range(MOST_AIMS):
-            if low > high:
+            if low > high or self.is_late():
                 break
             aim = (low + high) // 2 if step < HALVINGS else high
             found = self._within(room, aim)

@@ -72,6 +72,11 @@ def test_a_card_may_have_fewer_lanes_than_the_others() -> None:
     assert servers["s0.T4-0", "s0.T4-1"] == (four, 10_000)
 
 
+def test_older_generations_of_pcie_have_2_and_4_gbit_a_lane() -> None:
+    for word, rate in (("pcie1x1", 250_000_000), ("pcie2x1", 500_000_000), ("pcie2", 8 * 10**9)):
+        assert set(paths(load_cluster(f"2xP40, {word}")).values()) == {(rate, 10_000)}
+
+
 def test_thunderbolt_carries_32_or_64_gbit_of_pcie() -> None:
     for word, rate in (("thunderbolt4", 4_000_000_000), ("Thunderbolt 5", 8_000_000_000)):
         assert set(paths(load_cluster(f"RTX3090+host, {word}")).values()) == {(rate, 10_000)}

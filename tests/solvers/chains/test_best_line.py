@@ -85,6 +85,18 @@ def test_no_line_is_better_than_the_best_one(semantics: Semantics, kind: LineCla
     assert proven >= 1 or "overlap" in semantics.label
 
 
+def test_a_search_that_is_out_of_time_returns_what_it_has_and_a_bound() -> None:
+    for seed in range(6):
+        instance, semantics = layer_model(seed), MaxLoad(plans="any", memory="sum")
+        best = best_line(instance, semantics, LLAMACPP)
+        found = best_line(instance, semantics, LLAMACPP, 0.0)
+        if best is None or found is None:
+            continue
+        assert found.bound is not None
+        assert found.bound.value <= best.value_ns <= found.value_ns
+        assert feasible_value(instance, found.plan, semantics) == found.value_ns
+
+
 @pytest.mark.parametrize("kind", [LLAMACPP, RANKS], ids=["llamacpp", "ranks"])
 def test_of_near_ties_the_line_with_most_room_is_taken(
     kind: LineClass, monkeypatch: pytest.MonkeyPatch
