@@ -12,6 +12,7 @@ from pathlib import Path
 
 from placegap.experiments.running.placing import Attempt, better, judged_plan, place
 from placegap.experiments.show.figures import format_ns
+from placegap.experiments.show.tensor_shares import shares_texts
 from placegap.instances.exporters.hybrid import nearest_hybrid
 from placegap.instances.exporters.lines import (
     LLAMACPP,
@@ -22,6 +23,7 @@ from placegap.instances.exporters.lines import (
 )
 from placegap.instances.exporters.modules import layer_devices, num_experts, priced_map
 from placegap.instances.exporters.onnx import device_faults
+from placegap.instances.exporters.read_lines import ReadLine
 from placegap.instances.exporters.table import EXPORTERS, check_export, export_plan, find_exporter
 from placegap.instances.files.output_files import attempt, write_bytes, write_text
 from placegap.instances.importers.onnx_model import inlined_model
@@ -42,6 +44,7 @@ from placegap.solvers.chains.best_line import (
     roomiest_line,
 )
 from placegap.solvers.core.result import Bound, carry_bound, is_better
+from placegap.solvers.solving.tensor_split import best_tensor_plan
 
 DEVICE_MAP, KTRANSFORMERS = "device_map", "ktransformers"
 
@@ -156,6 +159,37 @@ class Said:
     text: str
     value_ns: int
     bound: Bound | None
+    notes: tuple[str, ...] = ()
+
+
+def best_options(
+    instance: Instance, semantics: Semantics, read: ReadLine, limit_s: float
+) -> Said | None:
+    """The best options of the tool of a line that was read; of no line, no text."""
+    kind, of = read.kind, line_class(read.kind, semantics)
+    if semantics.has_modes:
+        found = run_method(instance, semantics, "hybrid-cuts", time_limit_s=limit_s)
+        if found.plan is None:
+            return None
+        try:
+            text, value_ns = nearest_hybrid(kind, instance, found.plan, semantics)
+        except InputError:
+            return None
+        shown = " ".join(text.split()) if len(text) < LONGEST else f"(--export {kind}=FILE)"
+        return Said(kind, shown, value_ns, found.bound)
+    line = None if of is None else best_line(instance, semantics, of, limit_s)
+    if read.is_shared and semantics.objective == "makespan":
+        shares = best_tensor_plan(instance, semantics, "layer", limit_s)
+        text = "" if shares is None else shares_texts(shares).get(kind, "")
+        if shares is not None and text and (line is None or shares.value_ns < line.value_ns):
+            return Said(kind, text, shares.value_ns, Bound(shares.bound_ns))
+    if line is None:
+        return None
+    text = ""
+    with suppress(InputError):  # of a group in several layers
+        text = export_plan(kind, instance, line.plan, semantics).strip()
+    notes = unusual_order(kind, text, instance, line.plan, semantics)
+    return Said(kind, text, line.value_ns, line.bound, tuple(notes))
 
 
 def best_lines(
@@ -321,8 +355,8 @@ def _text(
     ):
         plan, value_ns = line.plan, line.value_ns
         text = export_plan(kind, instance, plan, rules)
-    bound = result.bound if line is None else line.bound
-    said = None if of is None or value_ns is None else Said(kind, text, value_ns, bound)
+    bound, is_line = result.bound if line is None else line.bound, of is not None or rules.has_modes
+    said = Said(kind, text, value_ns, bound) if is_line and value_ns is not None else None
     return text, plan, said
 
 
