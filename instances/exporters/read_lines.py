@@ -8,11 +8,13 @@ over.
 
 from __future__ import annotations
 
+import csv
 import re
 import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from io import StringIO
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +31,13 @@ from placegap.instances.exporters.lines import (
     slots_of,
     why_not,
 )
-from placegap.instances.exporters.modules import APART, layer_list, parted_experts, priced_map
+from placegap.instances.exporters.modules import (
+    APART,
+    layer_list,
+    parted_experts,
+    priced_map,
+    run_order,
+)
 from placegap.instances.exporters.stages import TORCHTITAN
 from placegap.instances.exporters.table import EXPORTERS
 from placegap.instances.files.document import read_json
@@ -37,6 +45,7 @@ from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.modules import feeders, layer_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import read_content
+from placegap.instances.reading.printable import printable
 from placegap.instances.transforms.tensor_groups import (
     CardGroup,
     SplitParts,
@@ -106,9 +115,12 @@ def read_line(instance: Instance, text: str) -> ReadLine:
         is_hybrid = any(op.modes for op in instance.graph.ops)
         if text.strip().endswith(".toml"):
             return _torchtitan(instance, Path(text.strip()))
+        if text.strip().endswith(".csv"):
+            return _table(instance, Path(text.strip()))
         if text.strip().endswith(".json"):
             return _file(instance, Path(text.strip()))
-        given = _options(text)
+        is_layout = re.fullmatch(r"E[Etm|,*()\d ]*L", text.strip())
+        given = {"megatron": text.strip()} if is_layout else _options(text)
         kind = next((tool for tool in TOOLS if tool in given), "")
         if not kind and given.keys() & {"pp", "tp"}:
             is_sglang = "sglang" in text or "--pp-size" in text or "--tp-size" in text
@@ -470,6 +482,8 @@ def _file(instance: Instance, path: Path) -> ReadLine:
         raise InputError(
             "is neither a map of modules (device_map) nor a list of parts (torchtitan)"
         )
+    if isinstance(splits := content.get("split_spec"), dict):
+        return _split_points(instance, gpus, layers, list(splits))
     if host is None and "cpu" in content.values():
         raise InputError("the map has modules on the CPU, and the cluster has no host")
     place = {
@@ -479,6 +493,39 @@ def _file(instance: Instance, path: Path) -> ReadLine:
     main = next((k for k in place.values() if k != host), None)
     priced = instance if main is None or host is None else priced_map(instance, main)
     return ReadLine("device_map", _by_prefix(instance, layers, place), priced)
+
+
+def _split_points(
+    instance: Instance, gpus: Sequence[int], layers: Sequence[str | None], begins: list[str]
+) -> ReadLine:
+    """Stages of torch.distributed.pipelining, each from a module on in the order of the code."""
+    if len(begins) + 1 > len(gpus):
+        raise InputError(f"there are {len(begins) + 1} stages, and {len(gpus)} GPUs in the cluster")
+    if unknown := set(begins).difference(filter(None, layers)):
+        raise InputError(f"split_spec names {min(unknown)!r}, which is no layer of the model")
+    order, stage, place = run_order(instance), 0, dict[str, int]()
+    for i in sorted(range(instance.num_ops), key=lambda i: order[i]):
+        layer = layers[i]
+        if layer is not None and layer not in place and not instance.arrays.backward[i]:
+            stage += layer in begins
+            place[layer] = gpus[stage]
+    return ReadLine("pipelining", _by_prefix(instance, layers, place), instance)
+
+
+def _table(instance: Instance, path: Path) -> ReadLine:
+    """The table of ops of ``--export csv``."""
+    rows = csv.DictReader(StringIO(read_content(path).decode(errors="replace")))
+    devices = {printable(spec.name): k for k, spec in enumerate(instance.cluster.devices)}
+    place = dict[str, list[int]]()
+    for row in rows:
+        device = row.get("device") or ""
+        if device not in devices:
+            raise InputError(f"has an op on {device!r}, which is no device of the cluster", path)
+        place.setdefault(row.get("name") or "", []).append(devices[device])
+    names = [printable(op.name) for op in instance.graph.ops]
+    if lost := [name for name in names if name not in place]:
+        raise InputError(f"has no row for op {lost[0]!r}", path)
+    return ReadLine("csv", Plan(tuple(tuple(place[name]) for name in names)), instance)
 
 
 def _by_prefix(instance: Instance, layers: Sequence[str | None], place: dict[str, int]) -> Plan:
