@@ -1013,7 +1013,7 @@ COSTS = [
             ({"dtype": "int4"}, "--dtype 'int4' is not one of float32, float16, bfloat16, float64"),
             ({"decode": True}, "--decode reads a cache; state its tokens"),
             ({"decode": True, "kv_tokens": 9, "seq": 4}, "--seq, --decode and --prefill choose"),
-            ({"weights": "int4", "train": True}, "--weights is for inference"),
+            ({"kv_dtype": "f16", "kv_tokens": 8, "train": True}, "--context is for inference"),
             ({"kv_dtype": "q8_0"}, "--kv-dtype needs a cache; state its tokens"),
             ({"kv_dtype": "q9", "kv_tokens": 8}, "--kv-dtype 'q9' is not one of f32, "),
         ],
