@@ -71,10 +71,8 @@ def price_command(options: PriceOptions) -> None:
     semantics = semantics.model_copy(update=dict(read.rules))
     of = line_class(kind, semantics)
     with spinner("searching for the best options"):
-        if kind != "ktransformers":  # whose experts are in part on the card
-            best = best_options(cards, semantics, read, options.time_limit)
-        else:
-            best = best_options(instance, semantics, read, options.time_limit)
+        own = cards if read.is_shared else instance
+        best = best_options(own, semantics, read, options.time_limit)
         bound, _ = known_bound(instance, semantics)
         whole = instance  # with modes, ops are layers
         if not semantics.has_modes:

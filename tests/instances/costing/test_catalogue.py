@@ -60,7 +60,7 @@ def test_an_entry_states_the_rate_of_a_number_type(
 def test_every_entry_names_its_source() -> None:
     documents = "datasheet|specifications|white ?paper|documentation|brief|user guide|technical"
     for kind, spec in catalogue().items():
-        assert spec.source.startswith(("NVIDIA", "Intel", "AMD", "Apple", "Google")), kind
+        assert spec.source.startswith(("NVIDIA", "Intel", "AMD", "Apple", "Google", "Huawei")), kind
         assert re.search(documents + "|architecture", spec.source), kind
 
 
