@@ -22,7 +22,7 @@ from placegap.experiments.research.measures import (
     ranked,
     with_looser_bounds,
 )
-from placegap.experiments.research.page_plots import plot_memory, profile_png
+from placegap.experiments.research.page_plots import plot_memory, plot_schedules, profile_png
 from placegap.experiments.research.record import HERE, RESULTS
 from placegap.experiments.research.tables import optima
 from placegap.experiments.show.figures import format_gap, format_s
@@ -387,6 +387,7 @@ def pictures() -> Iterator[tuple[str, bytes]]:
     """Name and content of each picture."""
     yield "placers-profile.png", profile_png(load_results("corpus"))
     yield "placers-memory.png", plot_memory(load_results("memory"))
+    yield "schedules.png", plot_schedules()
 
 
 def main() -> None:
