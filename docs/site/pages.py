@@ -45,7 +45,7 @@ KEYWORDS = {
     "exports.md": "DeepSpeed, inference server, tensorrt",
     "studies.md": "LaTeX, benchmark, csv, dataframe",
     "pipelines.md": "pipeline parallelism, data parallelism, GPipe, zero bubble",
-    "formulations.md": "LaTeX, MILP, big-M, Gurobi, CPLEX",
+    "formulations.md": "MILP, Gurobi, CPLEX",
     "course/3-branch-and-bound.md": "big-M, indicator constraints",
     "objectives.md": "throughput, latency",
     "references.md": "BibTeX, cite, LaTeX",

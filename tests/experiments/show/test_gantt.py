@@ -67,8 +67,7 @@ def test_more_layers_than_colours_go_from_dark_to_light_in_their_order() -> None
     light = [sum(int(colours[name][at : at + 2], 16) for at in (1, 3, 5)) for name in layers]
     assert len(set(colours.values())) == 24
     assert light[0] < light[12] < light[23]
-    assert [*legend][0] == "h.0"
-    assert [*legend][-1] == "h.23"
+    assert (min(legend, key=layers.index), max(legend, key=layers.index)) == ("h.0", "h.23")
 
 
 def test_a_picture_that_is_asked_for_is_an_error_without_matplotlib(
