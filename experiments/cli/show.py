@@ -286,6 +286,7 @@ def judged(
     What one file claims stands beside the other plans, too.
     """
     from placegap.experiments.running.certifying import kept_bounds, proven
+    from placegap.experiments.running.kept_proofs import kept_proofs
     from placegap.experiments.show.anatomy import Anatomy, take_apart
     from placegap.instances.referee.evaluate import evaluate
     from placegap.instances.torch_models.options import is_traced
@@ -321,6 +322,7 @@ def judged(
             now, said = proven(seen, semantics, proof, start)
         if whole is not None:  # its plans are among those of the single ops
             now += recorded_bounds(instance, semantics)
+        now += kept_proofs(whole or instance, semantics)
         least = min((x for x in values if x is not None), key=semantics.cost, default=None)
         for file, stated in files:
             known, _ = known_bound(whole or instance, semantics, least, now)
