@@ -146,6 +146,13 @@ def _show_model(source: Source, as_json: bool, for_plans: list[str]) -> None:
         if chosen is not None:
             document = Document.of(document.instance(chosen))
     summary = document_summary(document)
+    if chosen is not None:
+        from placegap.instances.problem import Makespan
+        from placegap.instances.problem.explain import why_no_room
+
+        room = why_no_room(document.instance(chosen), document.semantics or Makespan())
+        if room.proven:
+            summary["no_plan_fits"] = list(room.sentences)
     warn_open(document.graph, source.model)
     if as_json:
         print_json(summary)

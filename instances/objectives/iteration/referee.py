@@ -54,6 +54,7 @@ from placegap.instances.objectives.iteration.stages import (
     plan_stages,
 )
 from placegap.instances.problem import Evaluation, Instance, PipelineIteration, Plan, Violation
+from placegap.instances.problem.integers import overflow_text, part_text
 from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.loads import combine, device_loads, device_uses
 from placegap.instances.referee.memory import Holdings, Spans, fullest, state_of
@@ -313,8 +314,8 @@ def in_flight_violations(
         found.append(
             Violation(
                 "memory",
-                f"device {name!r} holds {total} bytes, {total - limit} more than its {limit}:"
-                f" {state} {own}, and {total - state} {rest}",
+                f"device {name!r} holds {overflow_text(total, limit)}: {part_text(state, total)}"
+                f" {own}, and {part_text(total - state, total)} {rest}",
                 device=name,
             )
         )
