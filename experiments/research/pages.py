@@ -56,15 +56,18 @@ def percent(share: float) -> str:
 def tables() -> dict[str, str]:
     """Every table by its name in the template, and what made the results."""
     runs = {name: load_results(name) for name in STUDIES}
-    made = {name: made_by(rows_of(found)) for name, found in runs.items()}
+    made = dict[str, list[str]]()  # what made results -> the studies that it made
+    for found_runs in runs.values():
+        for one in made_by(rows_of(found_runs)):
+            made.setdefault(one, []).append(str(found_runs["study"].iloc[0]))
     found = {
         "corpus": summaries(runs["corpus"]),
-        "formulations": summaries(runs["formulations"]),
+        "formulations": one_summary(runs["formulations"]),
         "congestion": congestion(runs["congestion"]),
         "scaling": scaling(runs["scaling"]),
         "sensitivity": sensitivity(runs["sensitivity"]),
         "memory": memory(runs["memory"]),
-        "made_by": (f"- {runs[name]['study'][0]}: {one}." for name in made for one in made[name]),
+        "made_by": (f"- {', '.join(studies)}: {one}." for one, studies in made.items()),
     }
     return {name: "\n".join(lines) for name, lines in found.items()}
 
@@ -80,6 +83,16 @@ def summaries(runs: pd.DataFrame) -> Iterator[str]:
         yield from ("",) if name != runs["table"].iloc[0] else ()
         yield from (f"**{name}**, {common_rows(mine)}", "")
         yield from markdown_grid(SUMMARY_HEAD, best_first(mine))
+
+
+def one_summary(runs: pd.DataFrame) -> Iterator[str]:
+    """The same in one table, for a study of many small tables whose means are over all rows."""
+    rows = list[tuple[str, ...]]()
+    for name, mine in runs.groupby("table", sort=False):
+        lines = best_first(mine)
+        names = (str(name), *[""] * (len(lines) - 1))
+        rows += [(own, *line) for own, line in zip(names, lines, strict=True)]
+    yield from markdown_grid(("problem", *SUMMARY_HEAD), rows)
 
 
 def best_first(runs: pd.DataFrame) -> list[tuple[str, ...]]:
