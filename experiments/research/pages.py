@@ -393,7 +393,12 @@ def data_table(name: str) -> Iterator[str]:
     else:
         with (DATA / f"{name}.csv").open() as file:
             head, *table = csv.reader(file)
-        yield from markdown_grid(head, table)
+        made = {row[-1] for row in table} if head[-1] == "commit" else set()
+        is_one = len(made) == 1  # said once, below
+        yield from markdown_grid(
+            head[: len(head) - is_one], [row[: len(row) - is_one] for row in table]
+        )
+        yield from ("", f"Commit {made.pop()}.") if is_one else ()
 
 
 def pictures() -> Iterator[tuple[str, bytes]]:
