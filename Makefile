@@ -30,7 +30,7 @@ help:
 	@echo "make clean      remove .venv, build and results"
 
 .venv/.ready: pyproject.toml setup.py constraints.txt $(FOLDERS)
-	@echo "installing placegap into .venv (830 MB, once)"
+	@echo "installing placegap into .venv (660 MB, once)"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP_INSTALL) -e '.[plots]'
 	@touch $@

@@ -41,7 +41,6 @@ HEADS = (
     "best chain, ms",
     "gain",
     "even split, ms",
-    "gain",
 )
 
 KNOWN_HEADS = ("network", "max_load chain", "max_load any", "makespan")
@@ -137,7 +136,6 @@ def _figures_row(instance: Instance) -> tuple[str, ...]:
         _ms(value),
         _ratio(figures.one_device_ns, value),
         "no room" if even is None else _ms(even),
-        _ratio(even, value),
     )
 
 
