@@ -81,6 +81,7 @@ class Source:
     slower_ops: float | None = None  # how many times as long ops take, but on hosts; None: once
     #: How many clones of the graph share its variables (`clones.with_clones`); None: it is none.
     clones: int | None = None
+    pruned: bool = False  # whether only what a training step runs is there
     half_precision: bool = False  # whether every number takes two bytes; of a model without times
     fused: bool = False  # whether ops are those of Moirai's fusion, as fast as one kernel each
 
@@ -104,6 +105,8 @@ def load_source(source: Source) -> Instance:
         document = as_layers(document, cluster or document.cluster, source.dims)
     elif source.model.startswith(MEASURED_CHAIN) and cluster is not None and source.times is None:
         check_rows(source.model, dict(source.dims), cluster)
+    if source.pruned:
+        document = _changed(document, graph=_variants("pruned").pruned_to_step(document.graph))
     if source.half_precision:
         halved = _variants("half_precision").in_half_precision(document.graph)
         document = _changed(document, graph=halved)

@@ -40,7 +40,10 @@ from placegap.solvers.solving.known_bounds import recorded_bounds
 from placegap.solvers.solving.run_method import versions_of, what_is_missing
 
 # Keys of an instance that are those of its source.
-CHANGES = ("costs", "in_place", "slower_links", "slower_ops", "clones", "half_precision", "fused")
+CHANGES = (
+    *("costs", "in_place", "slower_links", "slower_ops", "clones", "pruned", "half_precision"),
+    "fused",
+)
 
 
 @dataclass(frozen=True)
