@@ -230,6 +230,8 @@ def plain_table(
 
 def markdown_grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """The lines of a table in Markdown."""
-    for cells in (head, ["---"] * len(head), *rows):
+    for number, cells in enumerate((head, *rows)):
         escaped = (cell.replace("|", "\\|").replace("\n", " ") for cell in cells)
         yield f"| {' | '.join(escaped)} |"
+        if number == 0:
+            yield f"|{'---|' * len(head)}"
