@@ -76,8 +76,13 @@ def test_a_word_of_readers_finds_its_page(site: Path, word: str, page: str) -> N
 
 def test_a_command_folds_and_a_name_does_not_break(site: Path) -> None:
     text = (site / "command-line.html").read_text()
-    assert '<span class="fold">placegap place model.onnx' in text
+    assert '<span class="fold">placegap place <span class="whole">model.onnx</span>' in text
     assert '<span class="whole">--help</span>' in text
+    assert [
+        page.name
+        for page in site.rglob("*.html")
+        if 'id="__' in re.sub(r"<[^>]+>", "", page.read_text())
+    ] == []
     # tables that are printed keep their lines
     assert '<span class="fold"> heft' not in (site / "index.html").read_text()
 

@@ -57,7 +57,8 @@ IN_A_CHECKOUT = f"*Run what begins with `{RESEARCH}` in a checkout of placegap: 
 """The last line of a page with such a command that does not say so itself."""
 
 CODE = re.compile(r"(?<=<code>)(?<!</span><code>)[^<>]+(?=</code>)")
-PART = re.compile(r"[^\s&;]*[-/._][^\s&;]*")
+PART = re.compile(r"[^\s&;]*[-/._+@:][^\s&;]*")
+TEXT = re.compile(r"[^<>]+(?=<|$)")
 LONGEST_WHOLE = 26
 """Letters of code in a text that never break: what a narrow column of a table holds."""
 
@@ -98,7 +99,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     >>> on_page_content("<td>3.1 %</td><td>3.1 %; 2 ms</td><td>a 3</td>", *3 * [None])
     '<td class="number">3.1&nbsp;%</td><td>3.1&nbsp;%; 2&nbsp;ms</td><td>a 3</td>'
     """
-    html = CODE.sub(lambda found: PART.sub(unbroken, found[0]), html)
+    html = CODE.sub(whole_words, html)
     html = PRINTED.sub(folding, html)
     html = NUMBER.sub('<td class="number">', html)
     unit = r"(?<=\d) (?=(?:%|[mun]?s|[kMGT]B)\b(?![^<]*</code>)|%)(?=[^<]*</td>)"
@@ -115,7 +116,12 @@ def unbroken(found: re.Match[str]) -> str:
     """
     if len(found[0]) <= LONGEST_WHOLE:
         return f'<span class="whole">{found[0]}</span>'
-    return re.sub(r"(?<=[\w)])([-/._@]+)(?=\w)", r"\1<wbr>", found[0])
+    return re.sub(r"(?<=[\w)])([-/._+@:]+)(?=\w)", r"\1<wbr>", found[0])
+
+
+def whole_words(found: re.Match[str]) -> str:
+    """A text in which names and paths stay whole."""
+    return PART.sub(unbroken, found[0])
 
 
 def folding(found: re.Match[str]) -> str:
@@ -126,7 +132,7 @@ def folding(found: re.Match[str]) -> str:
     lines = found[0].split("\n")
     folds = [bool(TYPED.match(line)) or (line != "" and not is_table) for line in lines]
     return "\n".join(
-        f'<span class="fold">{line}</span>' if can_fold else line
+        f'<span class="fold">{TEXT.sub(whole_words, line)}</span>' if can_fold else line
         for line, can_fold in zip(lines, folds, strict=True)
     )
 
