@@ -10,10 +10,11 @@ from __future__ import annotations
 import csv
 import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from placegap.experiments.cli.publish import repository
 from placegap.experiments.research.measures import (
     blind_rows,
     losses_by_error,
@@ -24,7 +25,7 @@ from placegap.experiments.research.measures import (
 )
 from placegap.experiments.research.page_plots import plot_memory, plot_schedules, profile_png
 from placegap.experiments.research.record import HERE, RESULTS
-from placegap.experiments.research.tables import optima
+from placegap.experiments.research.tables import benchmark, optima
 from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.show.rendering import markdown_grid
 from placegap.experiments.studies.analysis import load_runs, summary
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMS = {"published": "moirai form=as_published", "strengthened": "moirai form=strengthened"}
+BRIEF = ("method", "plans", "mean", "worst", "optimal", "time")  # of tables with few rows
 STUDIES = (
     "corpus",
     "formulations",
@@ -87,12 +89,12 @@ def summaries(runs: pd.DataFrame) -> Iterator[str]:
 
 def one_summary(runs: pd.DataFrame) -> Iterator[str]:
     """The same in one table, for a study of many small tables whose means are over all rows."""
-    rows = list[tuple[str, ...]]()
+    at, rows = [SUMMARY_HEAD.index(head) for head in BRIEF], list[tuple[str, ...]]()
     for name, mine in runs.groupby("table", sort=False):
         lines = best_first(mine)
         names = (str(name), *[""] * (len(lines) - 1))
-        rows += [(own, *line) for own, line in zip(names, lines, strict=True)]
-    yield from markdown_grid(("problem", *SUMMARY_HEAD), rows)
+        rows += [(own, *(line[k] for k in at)) for own, line in zip(names, lines, strict=True)]
+    yield from markdown_grid(("problem", *BRIEF), rows)
 
 
 def best_first(runs: pd.DataFrame) -> list[tuple[str, ...]]:
@@ -384,6 +386,12 @@ def data_table(name: str) -> Iterator[str]:
     """The lines of a table between two comments."""
     if name == "columns":
         yield from markdown_grid(("column", "meaning"), list(COLUMNS.items()))
+    elif name == "badges":
+        yield from badges(repository())
+    elif name == "benchmark sets":
+        yield from benchmark.sets()
+    elif name == "open instances":
+        yield from benchmark.open_instances()
     elif name == "optima":
         yield from optima.table(load_best_known())
     elif name == "quickstart":
@@ -406,6 +414,14 @@ def pictures() -> Iterator[tuple[str, bytes]]:
     yield "placers-profile.png", profile_png(load_results("corpus"))
     yield "placers-memory.png", plot_memory(load_results("memory"))
     yield "schedules.png", plot_schedules()
+
+
+def badges(url: str) -> Iterator[str]:
+    """The README's badges; none before the project has an address."""
+    if url:
+        runs, index = f"{url}/actions/workflows/ci.yml", "https://pypi.org/project/placegap"
+        yield f"[![tests]({runs}/badge.svg)]({runs})"
+        yield f"[![PyPI](https://img.shields.io/pypi/v/placegap)]({index})"
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ from placegap.instances.costing.costing import (
     with_costs,
 )
 from placegap.instances.costing.layer_modes import ModelledOn
+from placegap.instances.costing.runtime_memory import Engine
 from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.files.cluster_text import is_cluster_text
 from placegap.instances.files.document import Document
@@ -71,6 +72,9 @@ class Source:
     times: Path | None = None  # file of measured times of its ops
     #: What gives ops without times theirs; None: what the model's graph notes, else calibrated.
     costs: str | None = None
+    #: Lines of tools, and tokens per second that were measured of them.
+    measured: tuple[tuple[str, float], ...] = ()
+    engine: Engine | None = None  # what reserves memory of each card, where one is named
     #: What every device holds, as a share of all bytes of the ops; None: what the cluster says.
     device_memory: float | None = None
     devices: Path | None = None  # file of device kinds beside the catalogue's
@@ -101,6 +105,8 @@ def load_source(source: Source) -> Instance:
         raise _no_devices(source.model)
     if source.costs is not None:
         document = costed_by(document, source.costs)
+    if source.engine is not None:
+        document = _changed(document, graph=source.engine.noted_in(document.graph))
     if source.layers:
         document = as_layers(document, cluster or document.cluster, source.dims)
     elif source.model.startswith(MEASURED_CHAIN) and cluster is not None and source.times is None:
@@ -111,6 +117,10 @@ def load_source(source: Source) -> Instance:
         halved = _variants("half_precision").in_half_precision(document.graph)
         document = _changed(document, graph=halved)
     instance = on_cluster(document, cluster, source.times)
+    if source.measured:
+        from placegap.experiments.running.measured_lines import scaled_to
+
+        instance = scaled_to(instance, source.measured)
     if source.fused:
         from placegap.instances.transforms.moirai_fusion import fuse_by_rules
 

@@ -45,26 +45,5 @@ def format_bytes(size: int) -> str:
     return f"{size} B"
 
 
-LEAST_ROUNDED = 10_000  # bytes from which a figure of a sentence has a unit
-
-
-def part_text(size: int, total: int) -> str:
-    """A part of a number of bytes, in a sentence that names their unit if they are few."""
-    return str(size) if total < LEAST_ROUNDED else format_bytes(size)
-
-
-def overflow_text(held: int, limit: int, where: str = "") -> str:
-    """How much a device holds, and how much more that is than its limit.
-
-    Examples
-    --------
-    >>> overflow_text(30, 25), overflow_text(85_616_336_896, 79_500_000_000)
-    ('30 bytes, 5 more than its 25', '85.62 GB, 6.12 GB more than its 79.5 GB')
-    """
-    over, most = part_text(held - limit, held), part_text(limit, held)
-    unit = " bytes" if held < LEAST_ROUNDED else ""
-    return f"{part_text(held, held)}{unit}{where}, {over} more than its {most}"
-
-
 def _strip(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text

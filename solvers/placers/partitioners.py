@@ -220,6 +220,7 @@ class MetisParams(Params):
     applies=why_not_parts,
     missing=partial(why_not_installed, "pymetis", "metis"),
     packages=("pymetis",),
+    seeded=True,
 )
 def metis(task: Task, params: MetisParams) -> Outcome:
     """Graph partitioner, where installed.
@@ -282,6 +283,7 @@ class MtKahyparParams(Params):
     applies=why_not_parts,
     missing=partial(why_not_installed, "mtkahypar", "kahypar"),
     packages=("mtkahypar",),
+    seeded=True,
 )
 def mt_kahypar(task: Task, params: MtKahyparParams) -> Outcome:
     """Hypergraph partitioner, where installed.

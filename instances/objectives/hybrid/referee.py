@@ -49,7 +49,7 @@ from placegap.instances.problem import (
     Plan,
     Violation,
 )
-from placegap.instances.problem.integers import NS_PER_S, ceil_div, overflow_text
+from placegap.instances.problem.integers import NS_PER_S, ceil_div, format_bytes
 from placegap.instances.referee.rules import PlanError, foreign_fields
 
 
@@ -260,8 +260,10 @@ def _memory(
         if limit is not None and cost.memory_bytes > limit:
             yield Violation(
                 "memory",
-                f"each device of stage {number} holds {overflow_text(cost.memory_bytes, limit)},"
-                f" with {stage.in_flight} microbatches in flight",
+                f"each device of stage {number} holds {format_bytes(cost.memory_bytes)},"
+                f" {format_bytes(cost.memory_bytes - limit)} more than its {format_bytes(limit)},"
+                f" with {stage.in_flight}"
+                " microbatches in flight",
                 device=instance.cluster.devices[stage.devices[0]].name,
             )
 

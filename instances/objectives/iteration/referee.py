@@ -54,7 +54,7 @@ from placegap.instances.objectives.iteration.stages import (
     plan_stages,
 )
 from placegap.instances.problem import Evaluation, Instance, PipelineIteration, Plan, Violation
-from placegap.instances.problem.integers import overflow_text, part_text
+from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.loads import combine, device_loads, device_uses
 from placegap.instances.referee.memory import Holdings, Spans, fullest, state_of
@@ -314,8 +314,9 @@ def in_flight_violations(
         found.append(
             Violation(
                 "memory",
-                f"device {name!r} holds {overflow_text(total, limit)}: {part_text(state, total)}"
-                f" {own}, and {part_text(total - state, total)} {rest}",
+                f"device {name!r} holds {format_bytes(total)}, {format_bytes(total - limit)} more"
+                f" than its {format_bytes(limit)}: {format_bytes(state)} {own}, and"
+                f" {format_bytes(total - state)} {rest}",
                 device=name,
             )
         )

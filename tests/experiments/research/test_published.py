@@ -53,7 +53,7 @@ def study_of(folder: Path, name: str) -> Study:
 
 
 def test_a_papers_file_names_a_paper_of_the_references(folder: Path) -> None:
-    text = (ROOT / "docs" / "references.bib").read_text()
+    text = (ROOT / "instances" / "data" / "references.bib").read_text()
     assert load_paper(folder)[0].paper in re.findall(r"^@\w+\{(\w+),", text, re.MULTILINE)
 
 

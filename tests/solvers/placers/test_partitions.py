@@ -143,7 +143,7 @@ def test_metis_may_count_edges_and_leave_what_does_not_fit() -> None:
     params = {"mend": False, "edges": "count"}
     result = run_method(two_cliques(memory=(None, 4)), ANY, "metis", params)
     assert result.plan is None
-    assert "holds 8 bytes, 4 more than its 4" in result.message
+    assert "holds 8 B, 4 B more than its 4 B" in result.message
 
 
 def test_a_unit_moves_off_a_device_that_cannot_run_it() -> None:
