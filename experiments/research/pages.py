@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
