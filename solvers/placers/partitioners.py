@@ -349,6 +349,7 @@ def why_no_scotch() -> str | None:
     scope="makespan, loads, any plans",
     applies=why_not_parts,
     missing=why_no_scotch,
+    seeded=True,
 )
 def scotch(task: Task, params: Params | None = None) -> Outcome:
     """Graph partitioner, where installed.
