@@ -2,7 +2,7 @@
 
 greedy fills one accelerator after the other, the rest goes to the hosts. local-search starts from
 random plans that honour memory and support, and makes the best move of one colour class, again and
-again.
+again; `auto` lets it anneal from the best plan known.
 """
 
 from __future__ import annotations
@@ -119,10 +119,9 @@ def _fill(
     return device, NOWHERE
 
 
-ANNEALED = 500_000  # moves of a first annealing run: a tenth of a second
-
-# Moves of a run per second that is left, so that it ends in a fifth of the time.
-MOVES_PER_S = 500_000
+# Most moves of a first annealing run, which takes a tenth of a second, and of any run per second
+# that is left, so that it ends in a fifth of the time.
+ANNEALED, MOVES_PER_S = 500_000, 500_000
 
 
 class LocalSearchParams(Params):
