@@ -3,7 +3,8 @@
 The energy is the logarithm of the p-norm of the loads: with a high p only the heaviest device
 counts, with a lower p the others count as well. A move takes a connected group of blocks from one
 device to another, or swaps two blocks; only the loads of these two devices change, by the nets of
-the blocks that move.
+the blocks that move. Where plans are chains, a move also leaves each block behind its predecessors
+and before its successors, in a fixed order of the devices.
 
 Problems of many blocks are searched on several levels. Blocks of one device that share heavy nets
 are paired and become one (heavy-edge matching, Karypis and Kumar 1998; nets count by weight over
@@ -14,6 +15,9 @@ and continues level by level.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +27,7 @@ from placegap.instances.kernels.kernel import copy_to, draw, kernel
 from placegap.instances.problem.graph_index import sum_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import NetLists
+from placegap.solvers.chains.problem import ArcLists
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.local_search.cooling import heat_at
 from placegap.solvers.noncontiguous.problem import SplitProblem, contract
@@ -31,6 +36,53 @@ COLD = 1e-5  # temperature at the end, relative to the energy
 GROWTH = 5.0  # factor by which p grows until the end
 STAGE = 1024  # moves at one temperature
 CHUNK = 4 * STAGE  # moves between checks of the clock
+
+HEAT = (0.002, 0.008, 0.0005, 0.03)  # first temperatures of runs, in turn
+# First p of the norm of loads, in turn. Over ten million moves on the layers of Inception-v3
+# (training, T = 0.008) 10 and 20 end at 117.5 to 117.7 ms, and 40 and 80 above 118.1.
+POWER = (40.0, 20.0, 10.0)
+# Most moves of a first run per block. Each cycle of temperatures has runs of `LONGER` times as
+# many, up to a number per block: short runs end at 51.55 and 118.0 ms on Inception-v3 (inference,
+# training), however many there are; runs of ten million moves at 51.45 and 117.5.
+MOVES_PER_BLOCK, LONGER, MOST_PER_BLOCK = 10_000, 4, 40_000
+
+
+class Chain(NamedTuple):
+    """What keeps plans chains: arcs between the blocks, and the place of each device, (K,)."""
+
+    arcs: ArcLists
+    place: Ints
+
+
+def chain_of(arcs: ArcLists, device: Ints, num_devices: int) -> Chain:
+    """The order of a chain's devices, those without blocks last."""
+    tail = np.repeat(device, np.diff(arcs.succ_ptr))
+    pairs = np.unique(np.stack([tail, device[arcs.succ]], axis=1), axis=0)
+    before: dict[int, list[int]] = {k: [] for k in np.unique(device).tolist()}
+    for a, b in pairs[pairs[:, 0] != pairs[:, 1]].tolist():
+        before[b].append(a)
+    order = list(TopologicalSorter(before).static_order())
+    place = np.full(num_devices, num_devices)
+    place[order] = np.arange(len(order))
+    place[place == num_devices] = np.arange(len(order), num_devices)
+    return Chain(arcs, place)
+
+
+class Run(NamedTuple):
+    """Moves, first temperature and first p of an annealing run."""
+
+    moves: int
+    hot: float
+    power: float
+
+
+def longer_runs(first: int, num_blocks: int) -> Iterator[Run]:
+    """Runs without end, of at most `first` moves in the first cycle of temperatures."""
+    first = min(first, MOVES_PER_BLOCK * num_blocks)
+    most = max(first, MOST_PER_BLOCK * num_blocks)
+    for kick in count():
+        moves = min(first * LONGER ** min(kick // len(HEAT), 20), most)
+        yield Run(moves, HEAT[kick % len(HEAT)], POWER[kick % len(POWER)])
 
 
 class _Data(NamedTuple):
@@ -41,6 +93,7 @@ class _Data(NamedTuple):
     size_bytes: Ints
     memory_bytes: Ints
     pins: NetLists
+    chain: Chain  # without arcs where plans are of any kind
 
 
 class _State(NamedTuple):
@@ -78,8 +131,9 @@ def anneal(
     power: float = 20.0,
     clock: Clock | None = None,
     doublings: int = 6,
+    chain: Chain | None = None,
 ) -> Ints:
-    """The best plan found, never heavier than the start."""
+    """The best plan found, never heavier than the start; with `chain`, a chain as the start is."""
     # The start must be feasible, and all plans stay so. The temperature falls from `hot`, relative
     # to the energy, to `COLD`; `power` is p at the beginning. Groups that move have at most
     # 2^doublings blocks. At the end of its time the best plan so far is returned; with little time
@@ -88,7 +142,11 @@ def anneal(
         return start.copy()
     nets, device, b = problem.nets, start.copy(), problem.num_blocks
     sizes = problem.size_bytes, problem.memory_bytes
-    data = _Data(problem.overlap, problem.time_ns, *sizes, nets.lists)
+    if chain is None:
+        none, ptr = np.zeros(0, np.int64), np.zeros(b + 1, np.int64)
+        arcs = ArcLists(ptr, none, ptr[:-1], ptr, none, ptr[:-1])
+        chain = Chain(arcs, np.zeros(problem.num_devices, np.int64))
+    data = _Data(problem.overlap, problem.time_ns, *sizes, nets.lists, chain)
     held = sum_by(device, problem.size_bytes, problem.num_devices)
     state = _State(
         device,
@@ -153,6 +211,9 @@ def _anneal(
         # The move is made and, if rejected, made again the other way: loads are updated in place,
         # and an exchange is its own inverse.
         _exchange(data, state, group, a, b)
+        if not _is_chain(data.chain, state.device, group):
+            _exchange(data, state, group, a, b)
+            continue
         after = _energy(state.load, p)
         if (
             state.held[a] <= data.memory_bytes[a]
@@ -167,6 +228,21 @@ def _anneal(
         else:
             _exchange(data, state, group, a, b)
     return int(least)
+
+
+@kernel(nogil=True, allocates=False)
+def _is_chain(chain: Chain, device: Ints, group: Ints) -> bool:
+    """Whether the blocks of a group are behind their predecessors and before their successors."""
+    arcs, place = chain.arcs, chain.place
+    for v in group:
+        own = place[device[v]]
+        for at in range(arcs.pred_ptr[v], arcs.pred_ptr[v + 1]):
+            if place[device[arcs.pred[at]]] > own:
+                return False
+        for at in range(arcs.succ_ptr[v], arcs.succ_ptr[v + 1]):
+            if place[device[arcs.succ[at]]] < own:
+                return False
+    return True
 
 
 @kernel(nogil=True, allocates=False)

@@ -29,7 +29,7 @@ from placegap.solvers.core.progress import Known, reporter
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, internal_error, no_plan
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.noncontiguous.annealing import anneal, search_levels
+from placegap.solvers.noncontiguous.annealing import Run, anneal, longer_runs, search_levels
 from placegap.solvers.noncontiguous.column_generation import (
     ColumnGeneration,
     choose_pricer,
@@ -64,9 +64,9 @@ class BestPartition(Known):
 LARGE = 1_000  # with more blocks than this, local search begins on coarser problems
 HEATS = (1.0, 0.3, 3.0)  # factors of the temperatures of searches on levels, in turn
 KICKS = 4  # number of searches from the best plan in each round
-HEAT = (0.002, 0.008, 0.0005, 0.03)  # first temperatures of annealing runs, in turn
-# Most moves of an annealing run: per block, and per remaining second.
-MOVES_PER_BLOCK, MOVES_PER_S = 10_000, 200_000
+# Most moves of an annealing run per remaining second: of one in the first cycle of temperatures,
+# and of later, longer ones, which follow where the relative gap is at least `WORTH`.
+MOVES_PER_S, MOST_PER_S, WORTH = 200_000, 500_000, 0.002
 
 
 class PartitionSearch:
@@ -75,9 +75,10 @@ class PartitionSearch:
     def __init__(self, progress: BestPartition, clock: Clock, moves: int, seed: int) -> None:
         #: Best plan and clock of the whole search.
         self.progress, self.clock = progress, clock
-        #: Most moves of an annealing run.
+        #: Most moves of an annealing run that is not to be longer.
         self.moves, self.seed = moves, seed
-        self.searches = self.kicks = self.level_searches = 0
+        self.searches = self.level_searches = 0
+        self.runs = longer_runs(moves, progress.problem.num_blocks)
 
     @property
     def is_large(self) -> bool:
@@ -99,12 +100,11 @@ class PartitionSearch:
             self.kick(clock)
 
     def kick(self, clock: Clock) -> None:
-        """Search from the best plan, with another temperature than last time."""
+        """Search from the best plan, another way than last time."""
         if self.is_large:
             self.search_levels(self.progress.merged, clock)
         else:
-            self.anneal(self.progress.merged, HEAT[self.kicks % len(HEAT)], clock)
-            self.kicks += 1
+            self.anneal(self.progress.merged, next(self.runs), clock)
 
     def search_levels(self, device: Ints, clock: Clock) -> None:
         """Anneal from a plan on coarser problems, then on finer and finer ones."""
@@ -122,16 +122,24 @@ class PartitionSearch:
         )
         self.progress.offer(found)
 
-    def anneal(self, device: Ints, hot: float, clock: Clock) -> None:
+    def anneal(self, device: Ints, run: Run, clock: Clock) -> None:
         """Anneal from a plan."""
-        problem, left = self.progress.problem, clock.left_s
-        moves = min(self.moves, MOVES_PER_BLOCK * problem.num_blocks)
+        progress, left, moves = self.progress, clock.left_s, run.moves
+        is_worth = progress.bound.value < (1 - WORTH) * progress.plan_ns
+        if left is None or not is_worth:
+            moves = min(moves, self.moves)
         if left is not None:
-            moves = min(moves, int(MOVES_PER_S * left))
+            moves = min(moves, int((MOST_PER_S if is_worth else MOVES_PER_S) * left))
         device = anneal(
-            problem, device, seed=self.next_seed(), moves=moves, hot=hot, power=40.0, clock=clock
+            progress.problem,
+            device,
+            seed=self.next_seed(),
+            moves=moves,
+            hot=run.hot,
+            power=run.power,
+            clock=clock,
         )
-        self.progress.offer(device)
+        progress.offer(device)
 
     def next_seed(self) -> int:
         self.searches += 1
@@ -162,7 +170,7 @@ T = TypeVar("T")
 
 
 class NoncontiguousParams(ExactParams):
-    #: Most moves of an annealing run.
+    #: Most moves of an annealing run; under a time limit later runs have more.
     moves: int = Field(default=500_000, ge=0, json_schema_extra=EFFORT)
     #: Rounds of further pricing and local search, on finer grids, after the first one; where there
     #: is a time limit, others follow as long as each finds something.

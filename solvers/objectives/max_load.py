@@ -7,6 +7,8 @@ which is also the only one for all other rules.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from placegap.formulations.shared.devices import colocated_times
@@ -19,6 +21,8 @@ from placegap.solvers.core.objective import LARGE_PARTS, TURN_SHARE, Step, Strat
 from placegap.solvers.core.result import Bound
 
 ALONE = {"start": False}  # placers have run before
+FIRST_SHARE = 0.15  # of the time that is left, for a first annealing
+ANNEALED = {"restarts": 1, "anneal": True}  # descents from many starts end far above annealing
 
 
 def quick_bound(instance: Instance, semantics: Loads) -> Bound:
@@ -54,7 +58,10 @@ def strategy(task: Task[Loads]) -> Strategy:
     first_plans = []
     if rules.plans != "chain":
         first_plans.append(Step("ideal-dp", rules.with_plans("chain"), TURN_SHARE, ALONE))
-    if rules.plans != "any":  # whose bound holds for some of them
+    annealing = Step("local-search", rules, params=ANNEALED)
+    if rules.plans != "any":
+        # An early plan lowers the limit of the dynamic program. The bound of any plans holds, too.
+        first_plans.append(replace(annealing, share=FIRST_SHARE))
         first_plans.append(Step("noncontiguous", rules.with_plans("any"), TURN_SHARE, ALONE))
     is_one, provers, proofs = isinstance(rules, MaxLoad), _provers(rules), tuple[Step, ...]()
     if not is_one:  # the larger of the loads is a bound, and its plan is one
@@ -64,7 +71,7 @@ def strategy(task: Task[Loads]) -> Strategy:
         provers=provers,
         proofs=proofs,
         first_plans=tuple(first_plans),
-        searches=(Step("local-search", rules),),
+        searches=(annealing,),
         bound_methods=(("archer-combinatorial", 6.0, 1_000_000),) if is_one else (),
         placers_of="max_load",
         explains_memory=True,

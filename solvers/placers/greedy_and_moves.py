@@ -2,11 +2,12 @@
 
 greedy fills one accelerator after the other, the rest goes to the hosts. local-search starts from
 random plans that honour memory and support, and makes the best move of one colour class, again and
-again.
+again; `auto` lets it anneal from the best plan known.
 """
 
 from __future__ import annotations
 
+from graphlib import CycleError
 from typing import NamedTuple
 
 import numpy as np
@@ -19,10 +20,13 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import build_nets
 from placegap.solvers.chains.orders import order_of_keys
 from placegap.solvers.chains.problem import ArcLists, arc_lists
-from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.core.clock import Clock, LimitReached, stop_requested
 from placegap.solvers.core.method import EFFORT, Cost, Params, Task
+from placegap.solvers.core.progress import Known, reporter
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
+from placegap.solvers.noncontiguous.annealing import anneal, chain_of, longer_runs
+from placegap.solvers.noncontiguous.problem import assemble
 from placegap.solvers.placers.list_problem import NOWHERE
 from placegap.solvers.placers.movable_units import (
     State,
@@ -115,9 +119,16 @@ def _fill(
     return device, NOWHERE
 
 
+# Most moves of a first annealing run, which takes a tenth of a second, and of any run per second
+# that is left, so that it ends in a fifth of the time.
+ANNEALED, MOVES_PER_S = 500_000, 500_000
+
+
 class LocalSearchParams(Params):
     #: How many random starts there are.
     restarts: int = Field(default=10, ge=1, json_schema_extra=EFFORT)
+    #: Whether the rest of the time limit is for simulated annealing, from the best plan known.
+    anneal: bool = False
 
 
 @method(
@@ -138,6 +149,9 @@ def local_search(task: Task[MaxLoad], params: LocalSearchParams) -> Outcome:
     max_load most (ties: first class, then first device), until none lowers it; the best of some
     restarts. A heuristic. With a time limit the best plan until then is returned. O(nets of all
     units + K x nets of those on the heaviest device) per move.
+
+    With ``anneal`` the rest of the time goes to `noncontiguous.annealing`, from the best plan
+    known: groups of blocks move or change places, in a chain within the order of its devices.
 
     Deviations: starts are seeded; memory and support hold throughout; hosts are targets of moves,
     too; classes that feed each other in a cycle move one by one; where plans are chains or convex,
@@ -168,10 +182,27 @@ def local_search(task: Task[MaxLoad], params: LocalSearchParams) -> Outcome:
     except LimitReached as limit:
         message = f"stopped after {done} restarts: {limit}"
     details = {"units": units.num_blocks, "moves": moves, "restarts": done}
-    if best is None:
+    plan = None if best is None else Plan.on(best[units.block].tolist())
+    if params.anneal:
+        known = Known(on_progress=reporter(task.instance, task.semantics, "local-search"))
+        for start_plan in (task.incumbent, plan):
+            known.offer_plan(task, start_plan)
+        descent.anneal(known, clock)
+        plan = known.plan
+    if plan is None:
         reason = "no start honours memory and support"
         return Outcome(message=f"{reason}; {message}" if message else reason, details=details)
-    return Outcome(Plan.on(best[units.block].tolist()), message=message, details=details)
+    return Outcome(plan, message=message, details=details)
+
+
+def _device_of(units: Blocks, plan: Plan | None) -> Ints | None:
+    """Device of each unit; None if the plan takes one apart, or has replicas."""
+    if plan is None or any(len(own) > 1 for own in plan.placement):
+        return None
+    of_op = np.array(plan.devices, np.int64)
+    device = np.zeros(units.num_blocks, np.int64)
+    device[units.block] = of_op
+    return device if (device[units.block] == of_op).all() else None
 
 
 class _Descent:
@@ -228,6 +259,34 @@ class _Descent:
                 return made
             move(state, units.time_ns, units.resident_bytes, self.nets, self.arcs, v, b)
         return most
+
+    def anneal(self, known: Known, clock: Clock) -> None:
+        """Annealing runs from the best plan, until the time is over."""
+        task, units = self.task, self.units
+        device = _device_of(units, known.plan)
+        if device is None or clock.limit_s is None or task.instance.num_devices < 2:
+            return
+        sizes = units.resident_bytes, build_nets(task.instance, units.block), self.memory
+        problem = assemble(units.block, units.time_ns, *sizes, overlap=self.overlap)
+        try:
+            chain = chain_of(self.arcs, device, problem.num_devices) if self.chain else None
+        except CycleError:  # a convex plan whose devices feed each other
+            return
+        for number, run in enumerate(longer_runs(ANNEALED, problem.num_blocks)):
+            left_s = clock.left_s or 0.0
+            if left_s == 0.0 or stop_requested():
+                break
+            device = anneal(
+                problem,
+                device,
+                seed=task.limits.seed * 1_000_003 + number,
+                moves=min(run.moves, 1 + int(MOVES_PER_S * left_s)),
+                hot=run.hot,
+                power=run.power,
+                clock=clock.part(1.0),
+                chain=chain,
+            )
+            known.offer_plan(task, Plan.on(device[units.block].tolist()))
 
 
 class Draw(NamedTuple):

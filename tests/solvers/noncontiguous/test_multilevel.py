@@ -1,5 +1,7 @@
 """Searches on coarser problems: what a coarse plan means, and what a search keeps."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
 from references.brute_force import max_load_draws
@@ -7,7 +9,7 @@ from references.brute_force import max_load_draws
 from placegap.instances import Instance
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous import annealing as multilevel
-from placegap.solvers.noncontiguous.annealing import contract, search_levels
+from placegap.solvers.noncontiguous.annealing import contract, longer_runs, search_levels
 from placegap.solvers.noncontiguous.problem import build_split_problem
 
 DRAWS = max_load_draws()[5:100:19]
@@ -54,3 +56,11 @@ def test_a_search_whose_time_is_over_returns_the_plan_it_was_given() -> None:
     problem = build_split_problem(DRAWS[0])
     start = np.zeros(problem.num_blocks, np.int64)
     assert (search_levels(problem, start, seed=0, clock=Clock(0.0)) == start).all()
+
+
+def test_each_cycle_of_four_runs_is_four_times_as_long_up_to_a_number_per_block() -> None:
+    # at most 40,000 moves for each of two blocks
+    runs = list(islice(longer_runs(10_000, num_blocks=2), 12))
+    assert [run.moves for run in runs] == [10_000] * 4 + [40_000] * 4 + [80_000] * 4
+    assert runs[0].hot == runs[4].hot
+    assert runs[0].power != runs[4].power  # three norms and four temperatures

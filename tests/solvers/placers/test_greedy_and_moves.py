@@ -201,3 +201,44 @@ def test_values_are_like_those_that_the_reference_program_recorded() -> None:
         most = 1.12 if "bert_l-6" in row["file"] else 1.01
         assert float(row["lower_bound_any_split"]) < value / 1e6 < most * float(row["local_search"])
     assert len(rows) == 4
+
+
+def test_annealing_goes_on_from_the_best_plan_and_keeps_it_a_chain() -> None:
+    # Descents from one start end above the optimum of the ideal DP in some of these.
+    better = 0
+    for seed in range(12):
+        instance = tiny_instance(seed, num_ops=9, num_devices=3, density=0.3)
+        instance = draw.with_devices(instance, memory_bytes=[None] * 3)
+        optimum = run_method(instance, CHAIN, "ideal-dp").value_ns
+        descent = run_method(instance, CHAIN, "local-search", {"restarts": 1}).value_ns
+        found = run_method(
+            instance, CHAIN, "local-search", {"restarts": 1, "anneal": True}, time_limit_s=0.1
+        )
+        assert found.plan is not None
+        assert optimum <= found.value_ns <= descent
+        better += found.value_ns < descent
+    assert better > 2
+
+
+def test_annealing_without_a_limit_would_not_end_and_is_left_out() -> None:
+    plain, annealed = (
+        run_method(example(), ANY, "local-search", {"anneal": anneal}) for anneal in (False, True)
+    )
+    assert plain.value_ns == annealed.value_ns
+
+
+def test_an_incumbent_is_kept_that_no_search_improves() -> None:
+    # a, b, c take 4 ns each and pass on 1 ns; three devices: 4 + 2 in the middle is the best chain
+    ops = tuple(Op(name=name, time_ns={"g": 4}) for name in "abc")
+    devices = [Device(name=f"d{k}", kind="g") for k in range(3)]
+    instance = draw.row(ops, devices, host_time_ns=1)
+    best = run_method(instance, CHAIN, "ideal-dp")
+    found = run_method(
+        instance,
+        CHAIN,
+        "local-search",
+        {"restarts": 1, "anneal": True},
+        time_limit_s=0.2,
+        incumbent=best.plan,
+    )
+    assert (best.value_ns, found.value_ns) == (6, 6)
