@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import count, cycle
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Self
 
@@ -65,8 +65,8 @@ class Compiled(NamedTuple):
 def plans(task: Task, seed: int, waiting: Iterable[str] = (), workers: int = 1) -> Iterator[Step]:
     """The steps that look for plans, without end where a seed makes a difference."""
     # First the objective's own placers and those that are still `waiting`, then what else it begins
-    # with. Then its searches take turns, each time with another seed: a turn has its part of the
-    # time that is left. The one search of a large graph has `workers`.
+    # with. Then its searches take turns of equal length, each with another seed. The one search of
+    # a large graph has `workers`.
     found = strategy(task)
     first = list(able(task, found.first_plans))
     yield from (step for step in first if step.is_placer)
@@ -77,10 +77,12 @@ def plans(task: Task, seed: int, waiting: Iterable[str] = (), workers: int = 1) 
     yield from (step for step in first if not step.is_placer)
     is_large = task.instance.num_parts > LARGE_PARTS
     turns = list(able(task, found.searches, workers if is_large else 1))
+    # Short turns find little: of all time each search has one, and the first another one.
+    num = len(turns) + (len(turns) > 1)
+    parts = cycle([1 / (num - at) for at in range(num)])
     for turn in count() if turns else ():
         for step in turns:
-            share = 1.0 if len(turns) == 1 else TURN_SHARE
-            later = replace(step, share=share, seed=seed + turn)
+            later = replace(step, share=next(parts), seed=seed + turn)
             # an annealing from the plan that the same annealing has found rarely finds a better one
             yield with_params(later, {"anew": turn > 0})
 
