@@ -563,8 +563,9 @@ def test_one_process_alone_gives_each_side_its_share(
 def test_of_a_large_graph_there_is_one_search_and_it_has_all_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (makespan, search_process):
-        monkeypatch.setattr(module, "LARGE_PARTS", 7)  # the example has four ops and four edges
+    # the example has four ops and four edges
+    monkeypatch.setattr(makespan, "MOST_MOVED_PARTS", 7)
+    monkeypatch.setattr(search_process, "LARGE_PARTS", 7)
     steps = list(islice(plans(Task(example(), Makespan(), Limits(0.0)), 0, workers=3), 2))
     assert [step.method for step in steps] == ["disjunctive-search"] * 2
     assert [step.params["workers"] for step in steps] == [3, 3]
