@@ -214,8 +214,9 @@ def _proving(task: Task, workers: int, options: Mapping[str, object]) -> Iterato
 
 def _in_turn(known: JudgedKnown, waiting: Sequence[str], clock: Clock) -> Iterator[Step]:
     """What one process does alone: proofs and searches in turn, each side with its own time."""
-    # The side that has had less of its share goes on. A step has a part of what its side has left;
-    # what one side does not use is the other's.
+    # The side that has had less of its share goes on. A step has a part of what its side has left,
+    # and bounds, which end early, a part of all that is left. What one side does not use is the
+    # other's.
     task, is_likely = known.task, is_likely_proven(known.task)
     limit_s = clock.left_s or 0.0
     steps = _proving(task, 1, {"start": False})
@@ -232,7 +233,8 @@ def _in_turn(known: JudgedKnown, waiting: Sequence[str], clock: Clock) -> Iterat
             continue
         left_s, own_s = clock.left_s or 0.0, side.share * limit_s - side.spent_s
         if len(sides) > 1 and left_s > own_s:
-            step = replace(step, share=step.share * own_s / left_s)
+            may_s = left_s if step.method == BOUNDS else own_s
+            step = replace(step, share=min(step.share * may_s, own_s) / left_s)
         before_s = clock.spent_s
         yield step
         side.spent_s += clock.spent_s - before_s

@@ -22,14 +22,7 @@ from placegap.instances.kernels.loading import loading, loading_s
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.solvers.core.clock import STOP, Clock, Interruptible, stop_requested, while_compiling
 from placegap.solvers.core.method import Limits, Task
-from placegap.solvers.core.objective import (
-    LARGE_PARTS,
-    TURN_SHARE,
-    Step,
-    able,
-    strategy,
-    with_params,
-)
+from placegap.solvers.core.objective import LARGE_PARTS, Step, able, strategy, with_params
 from placegap.solvers.core.progress import each_plan_once
 from placegap.solvers.core.result import Result
 from placegap.solvers.core.starts import task_for
@@ -46,6 +39,8 @@ LATE_S = 2.0  # seconds past the limit when a proof is interrupted: some rarely 
 POLL_S = 0.1
 
 LEAST_STEP_S = 0.05  # with less time left no other step begins
+# Of the time that is left, for a placer: where memory is tight at its peak, each takes many runs.
+PLACER_SHARE = 0.1
 
 
 class Begun(NamedTuple):
@@ -73,7 +68,7 @@ def plans(task: Task, seed: int, waiting: Iterable[str] = (), workers: int = 1) 
     for name in waiting:
         narrower = task_for(task, name)
         if narrower is not None:
-            yield Step(name, narrower.semantics, TURN_SHARE, is_placer=True)
+            yield Step(name, narrower.semantics, PLACER_SHARE, is_placer=True)
     yield from (step for step in first if not step.is_placer)
     is_large = task.instance.num_parts > LARGE_PARTS
     turns = list(able(task, found.searches, workers if is_large else 1))
