@@ -24,13 +24,11 @@ next aim is higher.
 *Example.* A row of four ops on two devices, each op 1 ns and 1 byte, each transfer 5 ns. With room
 for two bytes the path d0 d0 d1 d1 is the optimum: 4 + 5 = 9 ns. With room for one byte no plan
 fits, but d0 d1 d0 d1 is a path, since d0 is forgotten when the row leaves it: 4 + 3 * 5 = 19 ns.
-
-The method frontier-paths makes a plan of the shortest path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -38,17 +36,13 @@ import numpy as np
 from placegap.formulations.shared.devices import device_pools
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel, stable_order
-from placegap.instances.problem import Instance, Makespan, Plan
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.device_classes import first_identical
 from placegap.instances.problem.graph_index import GraphIndex, group_by
 from placegap.instances.problem.integers import NO_WAY
-from placegap.solvers.bounds.cheap_bounds import directions, least_starts, quick_bound
+from placegap.solvers.bounds.cheap_bounds import directions, least_starts
 from placegap.solvers.bounds.labels.memory_runs import fewer_labels
 from placegap.solvers.core.clock import never
-from placegap.solvers.core.method import Cost, Params, Task
-from placegap.solvers.core.progress import Known
-from placegap.solvers.core.registry import method
-from placegap.solvers.core.result import Outcome
 
 UNKNOWN, HEAD, TAIL = 0, 1, 2  # modes of an op: no way known; the way to its end; from its start
 # Rows of what a device has done since the last narrow op: its ops, transfers in, transfers out.
@@ -100,10 +94,6 @@ class FrontierLabels(NamedTuple):
     #: out of each device of the frontier since the last narrow op, of ways from the beginning, then
     #: of those to the end.
     value: Ints
-    #: source, on: (L,) int64: The label of the step before, and the device of the place added, in
-    #: the names of that label.
-    source: Ints
-    on: Ints
 
 
 class PlacedGraph(NamedTuple):
@@ -157,7 +147,6 @@ def extended(
     most = len(labels.value) * k
     device, found_value = np.empty((most, width), np.int64), np.zeros((most, now.end), np.int64)
     signature, cost = np.empty(most, np.int64), np.empty(most, np.int64)
-    source, on = np.empty(most, np.int64), np.empty(most, np.int64)
     # `at` stays -1 for places outside the frontier: their transfers take no time, which is less
     # than any plan's
     at, value = np.full(len(graph.place_able), -1), np.zeros(len(graph.mode), np.int64)
@@ -247,10 +236,8 @@ def extended(
             for x in range(pools):
                 one[now.pools + x] = known[was.pools + x] + (size if x == q else 0)
             signature[found], cost[found] = code, total
-            source[found], on[found] = row, a
             found += 1
-    kept = FrontierLabels(device[:found], found_value[:found], source[:found], on[:found])
-    return kept, signature[:found], cost[:found]
+    return FrontierLabels(device[:found], found_value[:found]), signature[:found], cost[:found]
 
 
 class OneLabel(NamedTuple):
@@ -390,8 +377,7 @@ def few_labels(
     while len(kept) > rows and most > 1:
         most //= 2
         kept, least, joined = _thinned(value, signature, cost, most)
-    few = FrontierLabels(labels.device[kept], least, labels.source[kept], labels.on[kept])
-    return few, lost or bool(joined)
+    return FrontierLabels(labels.device[kept], least), lost or bool(joined)
 
 
 def _alike_pools(graph: PlacedGraph, pool_bytes: Ints, signature: Ints, parts: int) -> Ints:
@@ -435,17 +421,13 @@ HOPELESS = 0.85
 MOST_OPS = 5_000  # larger graphs are not tried
 # An aim is this share above the proven bound; the share is halved when a path is below the aim.
 STRIDE, LEAST_STRIDE = 0.06, 0.004
-MORE_AIMS = 2  # plans are made of the paths below so many aims: the second may fit, or be shorter
 
 
 class LeastPath(NamedTuple):
     """The least path below an aim."""
 
-    # `ns` is None if there is none. With `joined`, the true shortest path may be longer. `traces`
-    # are the labels of all steps.
-    ns: int | None
-    joined: bool
-    traces: list[FrontierLabels]
+    ns: int | None  # None if there is none
+    joined: bool  # whether the true shortest path may be longer
 
 
 def frontier_bound(
@@ -492,21 +474,15 @@ def frontier_bound(
 
 
 def least_below(
-    steps: PlacingSteps,
-    aim_ns: int,
-    stop: Callable[[], bool] = never,
-    *,
-    rows: int = MOST_ROWS,
-    trace: bool = False,
+    steps: PlacingSteps, aim_ns: int, stop: Callable[[], bool] = never, *, rows: int = MOST_ROWS
 ) -> LeastPath | None:
     """The least path, if it is below the aim; None where it was stopped or has too many labels."""
     k, none = steps.graph.place_able.shape[1], np.zeros(0, np.int64)
     columns = value_columns(0, k, len(steps.graph.pool_room_bytes))
     # the empty placement: no frontier, no bytes, no ways
     old = OpenPlaces(none, none, none, np.zeros((0, 3), np.int64), columns)
-    joined, traces = False, list[FrontierLabels]()
-    nowhere, nothing = np.zeros((1, 0), np.int64), np.zeros((1, columns.end), np.int64)
-    known = FrontierLabels(nowhere, nothing, none, none)
+    joined = False
+    known = FrontierLabels(np.zeros((1, 0), np.int64), np.zeros((1, columns.end), np.int64))
     for here, new in enumerate(steps.frontiers):
         if stop():
             return None
@@ -514,7 +490,7 @@ def least_below(
             steps.graph, known, old, new, here, steps.ops[here], aim_ns
         )
         if not len(cost):
-            return LeastPath(None, joined, [])
+            return LeastPath(None, joined)
         old = new
         # The next step has a table of k rows per label, each with an op's way per open op and eight
         # numbers per device. Where one label per signature is already too many, nothing is proven:
@@ -524,83 +500,7 @@ def least_below(
         if len(known.value) > 2 * fitting + 1:
             return None
         joined = joined or bool(lost)
-        if trace:
-            traces.append(known)
-    return LeastPath(int(known.value[:, 0].min()), joined, traces)
-
-
-@method(
-    "frontier-paths",
-    objectives=("makespan",),
-    paper="placegap",
-    starts={"makespan": Cost(10.0, 400.0, most_parts=5_000)},
-    packages=("numba",),
-)
-def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Shortest path of labels along the order of the groups, under memory limits.
-
-    Where memory forces transfers, a plan is good if its longest path is short. The labels have that
-    path, forward and backward, and the bytes on the devices of the frontier and in pools of
-    devices. They do not have the bytes of a device that has left the frontier: the emptiest one of
-    its kind is taken, and a plan that does not fit is discarded. Aims rise from the bound of paths
-    until there is a path below one, and once more; the plan with the shortest schedule counts. With
-    slack memory nothing forces transfers, and there is no plan. A heuristic, for at most 5,000 ops.
-    O(P L K (w + L)) for each aim, with P groups, at most 2,048 labels L and w numbers in each.
-    """
-    instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
-    if instance.num_ops > MOST_OPS:
-        return Outcome(message=f"{instance.num_ops} ops are more than {MOST_OPS}")
-    if instance.arrays.memory_is_slack:
-        return Outcome(message="memory is slack: it forces no transfers")
-
-    steps, most_ns = steps_of(instance, semantics), instance.arrays.serial_horizon_ns
-    # Aims rise from the bound of paths, as in `frontier_bound`, but for a plan: a path below an aim
-    # is traced back, whether labels were joined or not.
-    best = Known()
-    aim, more = quick_bound(instance, semantics).value, MORE_AIMS
-    while more > 0 and aim <= most_ns + 1:
-        aim = int(aim * (1 + STRIDE)) + 1
-        found = least_below(steps, aim, clock.is_over, trace=True)
-        if found is None:
-            break
-        if found.ns is None:
-            continue
-        more -= 1
-        best.offer_plan(task, plan_by(steps, found.traces))
-        if best.plan is not None and not found.joined:  # a higher aim has the same shortest path
-            break
-    if best.plan is None:
-        return Outcome(message="memory: no path of labels makes a plan that fits")
-    return Outcome(best.plan)
-
-
-def plan_by(steps: PlacingSteps, traces: Sequence[FrontierLabels]) -> Plan:
-    """Each op on the device of its group's place, by the first label of the last step."""
-    # A label has its own names for the devices of its frontier; any other device is the one of its
-    # class with the most room left. It may be too full.
-    graph, frontiers = steps.graph, steps.frontiers
-    # at the end the frontier is empty: there is one signature, and its first label is the cheapest
-    row, path = 0, list[int]()
-    for trace in reversed(traces):
-        path.append(row)
-        row = int(trace.source[row])
-    path.reverse()
-    at, room = np.full(len(path), -1), graph.memory_bytes.astype(np.float64)
-    # forward again: `named` maps names of the label before to real devices, by the places of its
-    # frontier, all of which have a device by now
-    for here, row in enumerate(path):
-        named: dict[int, int] = {}
-        if here:
-            names = traces[here - 1].device[path[here - 1]].tolist()
-            named = dict(zip(names, at[frontiers[here - 1].places].tolist(), strict=True))
-        name = int(traces[here].on[row])
-        if name not in named:  # a device that was forgotten, or not used so far
-            others = np.flatnonzero(graph.peers == graph.peers[name]).tolist()
-            free = [k for k in others if k not in named.values()]
-            named[name] = max(free, key=lambda k: room[k])
-        at[here] = named[name]
-        room[at[here]] -= graph.size_bytes[here]
-    return Plan.on(at[graph.place].tolist())
+    return LeastPath(int(known.value[:, 0].min()), joined)
 
 
 class PlacingSteps(NamedTuple):

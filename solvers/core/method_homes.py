@@ -44,16 +44,16 @@ HOMES = {
     "memory-cuts": Home("placers.order_cuts", {"makespan": Cost(0.6, 4.0)}),
     "interleaved-cuts": Home("placers.order_cuts", {"makespan": Cost(5.0, 10.0)}),
     "dsc-glb": Home("placers.cluster_balancing", {"makespan": Cost(0.3, 2.0)}),
-    "celeritas": Home("placers.celeritas"),
+    "celeritas": Home("placers.celeritas", {"makespan": Cost(0.5, 6.0)}),
     "etf": Home("placers.earliest_start"),
-    "peft": Home("placers.heft_peft_cpop"),
+    "peft": Home("placers.heft_peft_cpop", {"makespan": Cost(0.5, 6.0)}),
     "even-split": Home("placers.pipeline_stages", {"pipeline_iteration": Cost(5.0, 5.0)}),
     "round-robin": Home("placers.baselines", {"pipeline_iteration": Cost(0.4, 2.0)}),
-    "m-etf": Home("placers.baechi"),
+    "m-etf": Home("placers.baechi", {"makespan": Cost(0.5, 20.0)}),
     "lc-glb": Home("placers.cluster_balancing"),
     "d-dps": Home("placers.dynamic_critical_path"),
-    "cpop": Home("placers.heft_peft_cpop"),
-    "order-place": Home("placers.celeritas"),
+    "cpop": Home("placers.heft_peft_cpop", {"makespan": Cost(0.5, 5.0)}),
+    "order-place": Home("placers.celeritas", {"makespan": Cost(0.5, 6.0)}),
     "greedy": Home("placers.greedy_and_moves", {"pipeline_iteration": Cost(0.4, 2.0)}),
     "random": Home("placers.baselines", {"pipeline_iteration": Cost(0.4, 2.0)}),
     "data-parallel": Home("placers.baselines", {"max_load": Cost(0.3, 0.5)}),
@@ -63,13 +63,10 @@ HOMES = {
     "getf": Home("placers.getf"),
     "metis": Home("placers.partitioners"),
     "scotch": Home("placers.partitioners"),
-    "frontier-paths": Home(
-        "bounds.frontier_paths", {"makespan": Cost(10.0, 400.0, most_parts=5_000)}
-    ),
     "layer-paths": Home(
         "decomposition.layer_paths", {"makespan": Cost(20.0, 800.0, most_parts=8_000)}
     ),
-    "m-sct": Home("placers.m_sct"),
+    "m-sct": Home("placers.m_sct", {"makespan": Cost(200.0, 60.0)}),
     "mt-kahypar": Home("placers.partitioners"),
     "simulated-moves": Home(
         "placers.pipeline_stages", {"pipeline_iteration": Cost(20.0, 80.0, most_parts=4_000)}

@@ -148,7 +148,11 @@ def why_not_dynamic(task: Task[Makespan], params: Params) -> str | None:
 
 
 @method(
-    "m-etf", objectives=("makespan",), cites="Jeon et al. 2020 (Baechi)", applies=why_not_dynamic
+    "m-etf",
+    objectives=("makespan",),
+    cites="Jeon et al. 2020 (Baechi)",
+    applies=why_not_dynamic,
+    starts={"makespan": Cost(0.5, 20.0)},
 )
 def m_etf(task: Task[Makespan], params: MemoryParams | None = None) -> Outcome:
     """ETF with memory limits; transfers booked on the devices' channels.

@@ -20,7 +20,7 @@ from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.mean_costs import Flow, contracted, crossing, flow_of
 from placegap.instances.problem.weighted_dag import cpd_topo, dfs_topo
 from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, fusion_segments
-from placegap.solvers.core.method import Params, Task
+from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.insertion import Gaps, first_fit, idle_devices, occupy
@@ -61,7 +61,12 @@ class OrderPlaceParams(FusionParams):
     order: Order = "cpd"
 
 
-@method("order-place", objectives=("makespan",), cites="Xu et al. 2022 (Celeritas), section 5.2")
+@method(
+    "order-place",
+    objectives=("makespan",),
+    cites="Xu et al. 2022 (Celeritas), section 5.2",
+    starts={"makespan": Cost(0.5, 6.0)},
+)
 def order_place(task: Task[Makespan], params: OrderPlaceParams | None = None) -> Outcome:
     """Fuses ops along critical paths, and fills one device after the other with them.
 
@@ -171,7 +176,12 @@ class CeleritasParams(FusionParams):
     transfer_tasks: bool | None = None
 
 
-@method("celeritas", objectives=("makespan",), cites="Xu et al. 2022 (Celeritas), section 5.2")
+@method(
+    "celeritas",
+    objectives=("makespan",),
+    cites="Xu et al. 2022 (Celeritas), section 5.2",
+    starts={"makespan": Cost(0.5, 6.0)},
+)
 def celeritas(task: Task[Makespan], params: CeleritasParams | None = None) -> Outcome:
     """Fuses ops along critical paths, and changes the device only if another is much less loaded.
 

@@ -47,7 +47,12 @@ def upward_ranks(instance: Instance) -> tuple[Ints, int]:
     return levels(problem_of(instance.arrays), costs.op, costs.tensor), costs.scale
 
 
-@method("peft", objectives=("makespan",), cites="Arabnejad and Barbosa 2014, section 4")
+@method(
+    "peft",
+    objectives=("makespan",),
+    cites="Arabnejad and Barbosa 2014, section 4",
+    starts={"makespan": Cost(0.5, 6.0)},
+)
 def peft(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """List scheduling by an optimistic cost table, idle gaps included.
 
@@ -104,7 +109,12 @@ def _mean_over_devices(table: Ints, arrays: Arrays, costs: MeanCosts) -> Ints:
     return np.asarray(terms.sum(axis=1), np.int64)
 
 
-@method("cpop", objectives=("makespan",), cites="Topcuoglu et al. 2002, section 4.2")
+@method(
+    "cpop",
+    objectives=("makespan",),
+    cites="Topcuoglu et al. 2002, section 4.2",
+    starts={"makespan": Cost(0.5, 5.0)},
+)
 def cpop(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """The critical path on one device, other ops on the device of earliest finish.
 

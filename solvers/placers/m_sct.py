@@ -14,7 +14,7 @@ from placegap.instances.problem import Instance, Makespan
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import Params, Task
+from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_mip import why_too_long
@@ -44,6 +44,7 @@ def applies(task: Task[Makespan], params: Params) -> str | None:
     cites="Jeon et al. 2020 (Baechi)",
     applies=applies,
     packages=("pyomo", "highspy"),
+    starts={"makespan": Cost(200.0, 60.0)},
 )
 def m_sct(task: Task[Makespan], params: SctParams | None = None) -> Outcome:
     """m-ETF, but a device waits for its last op's favourite child, chosen by an LP.

@@ -182,8 +182,10 @@ class _LayerSearch:
 
     def _first_runs(self, key: tuple[int, int], effort: LayerEffort, clock: Clock) -> _Tried:
         """Runs of a layout until a plan fits, each with the room that tensors needed before."""
+        # By the rule `sum` tensors need no room: another run would have the same plan.
         reserve = np.zeros(self.instance.num_devices, np.int64)
-        for left in range(MOST_PRE_RUNS - 1, -1, -1):
+        most = 1 if self.semantics.memory_rule == "sum" else MOST_PRE_RUNS
+        for left in range(most - 1, -1, -1):
             planner = self._planner(key, reserve)
             plan = self._plan_of(planner, effort, self.seed)
             began_s = now_s()

@@ -20,7 +20,7 @@ the machine's speed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from pydantic import Field
@@ -56,7 +56,9 @@ SECOND_SEED = 1_000  # searches of this process have seeds so far beyond those o
 # binds: most end within seconds, but labels of a frontier may need half a minute, and then prove a
 # third more (layers of ResNet-50 on two servers).
 BOUND_SHARE, MEMORY_BOUND_SHARE = 0.2, 0.5
-PROOF_SHARE = 2 / 3  # of the time that is left, for a proof that takes turns with searches
+# Of the time, for a likely proof that takes turns with searches, and for bounds and proofs of other
+# problems: there searches find most within half of the time.
+PROOF_SHARE, UNLIKELY_PROOF_SHARE = 2 / 3, 1 / 2
 # Placers, and a method that no plan is known to, have no less, however short the limit is.
 FIRST_PLANS_S = 2.0
 MOST_PARTS = 1_500_000  # larger graphs (ops + edges) stay in one process: two copies need over 6 GB
@@ -102,7 +104,7 @@ def run(task: Task, params: AutoParams) -> Outcome:
             _look_for_room(known)
         head_start_s = _head_start_s(task, clock, workers)
         if head_start_s is None:
-            steps = _in_time(_in_turn(known, waiting), task, clock)
+            steps = _in_time(_in_turn(known, waiting, clock), task, clock)
         else:
             steps = _first_proofs(task, workers)
         with SearchProcess(known, clock, head_start_s, waiting, workers) as search:
@@ -210,26 +212,41 @@ def _proving(task: Task, workers: int, options: Mapping[str, object]) -> Iterato
     yield Step(BOUNDS, task.semantics)
 
 
-def _in_turn(known: JudgedKnown, waiting: Sequence[str]) -> Iterator[Step]:
-    """What a process does that has no other one beside it: proofs and searches in turns."""
-    task = known.task
+def _in_turn(known: JudgedKnown, waiting: Sequence[str], clock: Clock) -> Iterator[Step]:
+    """What one process does alone: proofs and searches in turn, each side with its own time."""
+    # The side that has had less of its share goes on. A step has a part of what its side has left,
+    # and bounds, which end early, a part of all that is left. What one side does not use is the
+    # other's.
+    task, is_likely = known.task, is_likely_proven(known.task)
+    limit_s = clock.left_s or 0.0
     steps = _proving(task, 1, {"start": False})
     first = next(steps)
-    proving = (
-        step if step.method == BOUNDS else replace(step, share=min(step.share, PROOF_SHARE))
-        for step in chain([first], steps)
-    )
-    searching = plans(task, task.limits.seed, waiting)
-    proves_first = is_likely_proven(task) or not first.needs_bounds
-    turns = [proving, searching] if proves_first else [searching, proving]
-    while turns:
-        for one in tuple(turns):
-            for step in one:
-                yield step
-                if not (step.is_placer or step.method == BOUNDS):
-                    break
-            else:
-                turns.remove(one)
+    share = PROOF_SHARE if is_likely else UNLIKELY_PROOF_SHARE
+    proof = _Side(chain([first], steps), share)
+    search = _Side(plans(task, task.limits.seed, waiting), 1 - share)
+    sides = [proof, search] if is_likely or not first.needs_bounds else [search, proof]
+    while sides:
+        side = min(sides, key=lambda one: one.spent_s / one.share)
+        step = next(side.steps, None)
+        if step is None:
+            sides.remove(side)
+            continue
+        left_s, own_s = clock.left_s or 0.0, side.share * limit_s - side.spent_s
+        if len(sides) > 1 and left_s > own_s:
+            may_s = left_s if step.method == BOUNDS else own_s
+            step = replace(step, share=min(step.share * may_s, own_s) / left_s)
+        before_s = clock.spent_s
+        yield step
+        side.spent_s += clock.spent_s - before_s
+
+
+@dataclass
+class _Side:
+    """Steps that share the time with others, and the seconds that they have taken."""
+
+    steps: Iterator[Step]
+    share: float
+    spent_s: float = 0.0
 
 
 def _in_time(steps: Iterator[Step], task: Task, clock: Clock) -> Iterator[Step]:

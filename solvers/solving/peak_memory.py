@@ -114,7 +114,8 @@ def run_at_peak(
                     if outcome.plan is not None:
                         tries.append(_judged(FLOOR, task, floor, outcome.plan, outcome))
                 break
-        if first.plan is None or runs == most_runs or stop_requested():
+        is_late = task.incumbent is not None and clock.is_over()  # some plan is known
+        if first.plan is None or runs == most_runs or is_late or stop_requested():
             break
         if is_exact and runs == 1:
             tries += _placed(task, part)

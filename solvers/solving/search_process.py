@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import count, cycle
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Self
 
@@ -22,14 +22,7 @@ from placegap.instances.kernels.loading import loading, loading_s
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.solvers.core.clock import STOP, Clock, Interruptible, stop_requested, while_compiling
 from placegap.solvers.core.method import Limits, Task
-from placegap.solvers.core.objective import (
-    LARGE_PARTS,
-    TURN_SHARE,
-    Step,
-    able,
-    strategy,
-    with_params,
-)
+from placegap.solvers.core.objective import LARGE_PARTS, Step, able, strategy, with_params
 from placegap.solvers.core.progress import each_plan_once
 from placegap.solvers.core.result import Result
 from placegap.solvers.core.starts import task_for
@@ -46,6 +39,8 @@ LATE_S = 2.0  # seconds past the limit when a proof is interrupted: some rarely 
 POLL_S = 0.1
 
 LEAST_STEP_S = 0.05  # with less time left no other step begins
+# Of the time that is left, for a placer: where memory is tight at its peak, each takes many runs.
+PLACER_SHARE = 0.1
 
 
 class Begun(NamedTuple):
@@ -65,22 +60,24 @@ class Compiled(NamedTuple):
 def plans(task: Task, seed: int, waiting: Iterable[str] = (), workers: int = 1) -> Iterator[Step]:
     """The steps that look for plans, without end where a seed makes a difference."""
     # First the objective's own placers and those that are still `waiting`, then what else it begins
-    # with. Then its searches take turns, each time with another seed: a turn has its part of the
-    # time that is left. The one search of a large graph has `workers`.
+    # with. Then its searches take turns of equal length, each with another seed. The one search of
+    # a large graph has `workers`.
     found = strategy(task)
     first = list(able(task, found.first_plans))
     yield from (step for step in first if step.is_placer)
     for name in waiting:
         narrower = task_for(task, name)
         if narrower is not None:
-            yield Step(name, narrower.semantics, TURN_SHARE, is_placer=True)
+            yield Step(name, narrower.semantics, PLACER_SHARE, is_placer=True)
     yield from (step for step in first if not step.is_placer)
     is_large = task.instance.num_parts > LARGE_PARTS
     turns = list(able(task, found.searches, workers if is_large else 1))
+    # Short turns find little: of all time each search has one, and the first another one.
+    num = len(turns) + (len(turns) > 1)
+    parts = cycle([1 / (num - at) for at in range(num)])
     for turn in count() if turns else ():
         for step in turns:
-            share = 1.0 if len(turns) == 1 else TURN_SHARE
-            later = replace(step, share=share, seed=seed + turn)
+            later = replace(step, share=next(parts), seed=seed + turn)
             # an annealing from the plan that the same annealing has found rarely finds a better one
             yield with_params(later, {"anew": turn > 0})
 

@@ -27,7 +27,7 @@ searches."""
 
 SEARCHES = {
     *("annealing", "disjunctive-search", "getf", "heaviest-stage", "m-sct"),
-    *("layer-paths", "frontier-paths", "local-search", "memory-knapsack", "run-moves"),
+    *("layer-paths", "local-search", "memory-knapsack", "run-moves"),
 }
 """Heuristics that solve a model or search."""
 

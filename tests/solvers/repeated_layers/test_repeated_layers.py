@@ -12,6 +12,7 @@ from placegap.instances.oracle.placements import best_schedule
 from placegap.solvers import Limits, Task, run_method
 from placegap.solvers.core.registry import METHODS, why_not
 from placegap.solvers.repeated_layers import layer_plans
+from placegap.solvers.repeated_layers import repeated_layers as layers
 from placegap.solvers.repeated_layers.layer_search import anneal_layer
 from placegap.solvers.repeated_layers.repeated_layers import RepeatedLayersParams
 from placegap.solvers.solving.search_process import plans
@@ -78,6 +79,22 @@ def test_no_long_run_follows_where_one_device_is_best() -> None:
     found = run_method(instance, Makespan(), NAME, {"moves": 1000}, incumbent=start)
     assert found.message == "its first plans are no better than the one that it was given"
     assert 0 < int(found.details["moves"]) < 200
+
+
+@pytest.mark.parametrize(("memory", "most"), [("sum", 1), ("peak", layers.MOST_PRE_RUNS)])
+def test_another_run_of_a_layout_follows_only_where_tensors_need_room(
+    memory: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = []
+
+    def judge(*args: object) -> object:
+        judged.append(args)
+        return evaluate(*args)
+
+    monkeypatch.setattr(layers, "evaluate", judge)
+    instance = draw.with_memory(stack(3, branches=4, size=1), 5)  # for 12 bytes on two devices
+    run_method(instance, Makespan(memory=memory), NAME, {"moves": 100})
+    assert len(judged) == most
 
 
 def test_an_interrupt_keeps_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

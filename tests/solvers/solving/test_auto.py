@@ -23,6 +23,7 @@ from placegap.instances.kernels.loading import loading_s
 from placegap.instances.problem import LatencySubgraphs, MaxLoadFwdBwd, PipelineIteration
 from placegap.solvers import METHODS, Limits, Outcome, Result, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
+from placegap.solvers.core import clock as clock_module
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.objective import Step, proofs, strategy
@@ -419,6 +420,8 @@ def test_searches_take_turns_and_a_later_walk_begins_anew() -> None:
     assert [step.method for step in steps] == ["run-moves", "disjunctive-search"] * 2
     assert [step.seed for step in steps] == [5, 5, 6, 6]
     assert [steps[i].params["anew"] for i in (0, 2)] == [False, True]
+    # each has a third of all time, and then the first one has the last third
+    assert [step.share for step in steps[:3]] == [1 / 3, 1 / 2, 1.0]
 
 
 def test_steps_beside_have_rules_whose_plans_or_bounds_hold_for_the_task() -> None:
@@ -528,11 +531,41 @@ def test_an_unlikely_proof_comes_after_placers_and_bounds_and_leaves_its_core_to
     assert len(list(auto._first_proofs(task, 1))) == 3  # one core: the other process searches
 
 
+@pytest.mark.parametrize(
+    "greedy", [auto.BOUNDS, "decomposition", "run-moves", "disjunctive-search"]
+)
+@pytest.mark.parametrize("is_likely", [False, True])
+def test_one_process_alone_gives_each_side_its_share(
+    greedy: str, is_likely: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One method takes all the time that it may have, and any other one a tenth of it.
+    if not is_likely:
+        monkeypatch.setattr(makespan, "SMALL_CHOICES", 7)  # the example has eight
+    now = 0.0
+    monkeypatch.setattr(clock_module, "now_s", lambda: now)
+    known, clock = JudgedKnown(task=Task(example(), Makespan(), Limits(60.0))), Clock(60.0)
+    spent = {"proof": 0.0, "search": 0.0}
+    for step in auto._in_turn(known, (), clock):
+        side = "search" if step.method in makespan.SEARCHES else "proof"
+        s = step.share * clock.left_s * (1.0 if step.method == greedy else 0.1)
+        spent[side] += s
+        now += s
+        if clock.left_s < 0.1:
+            break
+    proof = auto.PROOF_SHARE if is_likely else auto.UNLIKELY_PROOF_SHARE
+    if greedy in makespan.SEARCHES:  # the proof ends without what it may have
+        assert spent["search"] > 0.95 * 60.0 - spent["proof"]
+    else:
+        assert spent["proof"] <= proof * 60.0
+        assert spent["search"] >= (1 - proof) * 60.0 - 0.1
+
+
 def test_of_a_large_graph_there_is_one_search_and_it_has_all_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (makespan, search_process):
-        monkeypatch.setattr(module, "LARGE_PARTS", 7)  # the example has four ops and four edges
+    # the example has four ops and four edges
+    monkeypatch.setattr(makespan, "MOST_MOVED_PARTS", 7)
+    monkeypatch.setattr(search_process, "LARGE_PARTS", 7)
     steps = list(islice(plans(Task(example(), Makespan(), Limits(0.0)), 0, workers=3), 2))
     assert [step.method for step in steps] == ["disjunctive-search"] * 2
     assert [step.params["workers"] for step in steps] == [3, 3]
