@@ -28,7 +28,8 @@ BELOW: dict[str, set[str]] = {
     "instances/files": {"reading", "problem", "referee", "costing"},
     "instances/importers": {"kernels", "reading", "problem", "costing", "files"},
     "instances/exporters": {
-        *("kernels", "reading", "problem", "referee", "objectives", "costing", "files")
+        *("kernels", "reading", "problem", "referee", "objectives", "costing", "files"),
+        "transforms",  # lines of groups of cards are read as plans on these
     },
     "instances/certificates": {"reading", "problem", "referee", "objectives", "oracle", "files"},
     "instances/torch_models": {"reading", "problem", "costing", "files"},

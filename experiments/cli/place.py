@@ -464,7 +464,7 @@ def _write_shares(
 ) -> dict[str, Said]:
     """Write what tools run whose cards share layers, where that is faster; by kind of export."""
     from placegap.experiments.running.exporting import Said
-    from placegap.experiments.show.tensor_shares import shares_texts
+    from placegap.solvers.solving.tensor_split import shares_texts
 
     if shares is None or (result.value_ns is not None and result.value_ns <= shares.value_ns):
         return {}

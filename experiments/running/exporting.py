@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from placegap.experiments.running.placing import Attempt, better, judged_plan, place
-from placegap.experiments.show.figures import format_ns
-from placegap.experiments.show.tensor_shares import shares_texts
 from placegap.instances.exporters.hybrid import nearest_hybrid
 from placegap.instances.exporters.lines import (
     LLAMACPP,
@@ -44,7 +42,7 @@ from placegap.solvers.chains.best_line import (
     roomiest_line,
 )
 from placegap.solvers.core.result import Bound, carry_bound, is_better
-from placegap.solvers.solving.tensor_split import best_tensor_plan
+from placegap.solvers.solving.tensor_split import best_tensor_plan, shares_texts
 
 DEVICE_MAP, KTRANSFORMERS = "device_map", "ktransformers"
 
@@ -238,14 +236,13 @@ def with_room(
         if value is None or value > (result.value or 0) * (1 + TIE) or more <= free:
             continue
         judged = carry_bound(judged_plan(placed, rules, line.plan), result)
-        said = f"{100 * TIE:g} % above {format_ns(result.value_ns or 0)}"
         result = replace(
             judged,
             method=result.method,
             details={**result.details, "plan_by": ORIGIN},
             solve_s=result.solve_s,
-            message=f"of loads up to {said} this leaves most room: {format_bytes(more)} on the"
-            f" fullest card instead of {format_bytes(free)}",
+            message=f"of loads up to {100 * TIE:g} % above the lowest this leaves most room:"
+            f" {format_bytes(more)} on the fullest card instead of {format_bytes(free)}",
         )
     return lines, result
 

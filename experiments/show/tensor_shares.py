@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from placegap.experiments.show.figures import format_gap, format_ns
-from placegap.instances.exporters.lines import VISIBLE
 from placegap.solvers.core.result import describe_basis, relative_gap
-from placegap.solvers.solving.tensor_split import TensorPlan
+from placegap.solvers.solving.tensor_split import TensorPlan, shares_texts
 
 
 def shares_object(plan: TensorPlan | None) -> dict[str, Any]:
@@ -49,20 +48,3 @@ def shares_lines(plan: TensorPlan | None, layers_ns: int | None) -> Iterator[str
         yield f"reduces {said}"
     for kind, text in shares_texts(plan).items():
         yield f"line    {kind}: {text}"
-
-
-def shares_texts(plan: TensorPlan) -> dict[str, str]:
-    """What tools run where one group of cards holds the model, by kind of export."""
-    # llama.cpp deprecates ``-sm row`` for it; vLLM and SGLang have equal shares only.
-    uses = () if plan.result.evaluation is None else plan.result.evaluation.uses
-    if not sum(bool(use.num_ops) for use in uses) == len(plan.groups) == 1:
-        return {}
-    cards, shares = plan.groups[0]
-    ranks = [str(rank) for rank, k in enumerate(plan.cards) if k in cards]
-    devices = ",".join(f"CUDA{rank}" for rank in ranks)
-    found = {"llamacpp": f"--device {devices} -sm tensor -ts {','.join(map(str, shares))}"}
-    if len(set(shares)) == 1:
-        visible = f"{VISIBLE}{','.join(ranks)} " if len(ranks) < len(plan.cards) else ""
-        found["vllm"] = f"{visible}--tensor-parallel-size {len(cards)}"
-        found["sglang"] = f"{visible}--tp-size {len(cards)}"
-    return found

@@ -18,7 +18,7 @@ from math import comb
 import numpy as np
 
 from placegap.instances.costing.catalogue import is_cpu, specs_of
-from placegap.instances.exporters.lines import alike_devices
+from placegap.instances.exporters.lines import VISIBLE, alike_devices
 from placegap.instances.problem import Instance, Semantics
 from placegap.instances.problem.modules import Granularity, with_granularity
 from placegap.instances.reading.errors import InputError
@@ -199,3 +199,20 @@ def _reduced(
             number += count
             total_ns += count * all_reduce_ns(cluster, group.cards, size)
     return number, total_ns
+
+
+def shares_texts(plan: TensorPlan) -> dict[str, str]:
+    """What tools run where one group of cards holds the model, by kind of export."""
+    # llama.cpp deprecates ``-sm row`` for it; vLLM and SGLang have equal shares only.
+    uses = () if plan.result.evaluation is None else plan.result.evaluation.uses
+    if not sum(bool(use.num_ops) for use in uses) == len(plan.groups) == 1:
+        return {}
+    cards, shares = plan.groups[0]
+    ranks = [str(rank) for rank, k in enumerate(plan.cards) if k in cards]
+    devices = ",".join(f"CUDA{rank}" for rank in ranks)
+    found = {"llamacpp": f"--device {devices} -sm tensor -ts {','.join(map(str, shares))}"}
+    if len(set(shares)) == 1:
+        visible = f"{VISIBLE}{','.join(ranks)} " if len(ranks) < len(plan.cards) else ""
+        found["vllm"] = f"{visible}--tensor-parallel-size {len(cards)}"
+        found["sglang"] = f"{visible}--tp-size {len(cards)}"
+    return found
