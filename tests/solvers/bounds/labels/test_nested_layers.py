@@ -174,8 +174,16 @@ def test_no_bound_is_above_an_optimum() -> None:
 @pytest.mark.parametrize("most", [1, 9])
 def test_nor_where_few_groups_are_placed(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(chains, "MOST_OPTIONS", most)
-    monkeypatch.setattr(chains, "MOST_TIGHT", most)
     assert sum(is_sound(tight_instance(seed), seed) for seed in range(24)) >= 3
+
+
+def test_nor_where_labels_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [training_step(6, 4), training_step(6, 2), training_step(8, 3)]
+    exact = [proven(step) for step in steps]
+    monkeypatch.setattr(labels, "MOST_LABELS", 2)
+    for step, ns in zip(steps, exact, strict=True):
+        assert window_bound(work_windows(step)) < proven(step) < ns
+    assert sum(is_sound(nested_instance(seed), seed) for seed in range(12)) >= 3
 
 
 @pytest.mark.deep
