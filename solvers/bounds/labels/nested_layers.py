@@ -58,6 +58,7 @@ from placegap.solvers.bounds.work_windows import (
 # With fewer layers, or where a smaller share of the work is in groups that come back, there is
 # nothing to be gained.
 FEWEST_LAYERS, LEAST_SHARE = 2, 0.2
+WIDE = 0.5  # of the way from the turn to the ends; no layer has groups that are on more of it
 MOST_INNER, MOST_JOINED = 40, 8  # ops of an interval; ops of sections that become one, entry aside
 
 
@@ -102,6 +103,7 @@ def nested_layers(
     if share < LEAST_SHARE:
         return None
     met = _met(group[on], at[on], turn, num_groups, num_sections)
+    met = met.without(_wide(group[on], at[on], turn, num_groups, num_sections), num_sections)
     frames = _frames(met, turn, num_sections)
     if len(frames) <= FEWEST_LAYERS:
         return None
@@ -131,6 +133,12 @@ class _Met(NamedTuple):
     end: Ints
     on: Flags
 
+    def without(self, groups: Flags, num_sections: int) -> _Met:
+        """As if some groups had no ops on the chain."""
+        first, back = (np.where(groups, num_sections, part) for part in (self.first, self.back))
+        last, end = (np.where(groups, -1, part) for part in (self.last, self.end))
+        return _Met(first, last, back, end, self.on & ~groups)
+
 
 def _turn(group: Ints, at: Ints, work: Ints, num_sections: int) -> tuple[int, float]:
     """The section with the most work of groups on both sides of it, and the share of that work."""
@@ -145,6 +153,16 @@ def _turn(group: Ints, at: Ints, work: Ints, num_sections: int) -> tuple[int, fl
     across = np.cumsum(change)
     turn = int(across.argmax())
     return turn, float(across[turn]) / max(1, int(work.sum()))
+
+
+def _wide(group: Ints, at: Ints, turn: int, num_groups: int, num_sections: int) -> Flags:
+    """Groups both near the turn and far from it, such as an embedding that is the head, too."""
+    # They would leave no frame: such a group is in no layer, and its ops may be anywhere.
+    away = np.where(at < turn, (turn - at) / max(1, turn), (at - turn) / (num_sections - turn))
+    nearest, furthest = np.full(num_groups, 1.0), np.zeros(num_groups)
+    np.minimum.at(nearest, group, away)
+    np.maximum.at(furthest, group, away)
+    return np.asarray(furthest - nearest > WIDE)
 
 
 def _met(group: Ints, at: Ints, turn: int, num_groups: int, num_sections: int) -> _Met:

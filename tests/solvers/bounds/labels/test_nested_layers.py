@@ -137,6 +137,19 @@ def test_layers_of_which_no_group_is_placed_prove_what_paths_prove(
     assert proven(training_step(3, 3)) == 70  # 3 + 3 + 1 ops of 10 ns on the longest path
 
 
+def test_an_embedding_that_is_the_head_too_leaves_the_other_layers() -> None:
+    plain = training_step(5, 3)
+    tied = draw.with_ops(
+        plain,
+        colocation=["layer0" if op.name == "loss" else op.colocation for op in plain.graph.ops],
+    )
+    assert window_bound(work_windows(tied)) == 110  # 11 ops of 10 ns on the longest path
+    # the other layers on one device leave it their gradients: two transfers of 3 ns take less
+    assert proven(tied) == 116
+    found = run_method(tied, SEMANTICS, "cp-sat", {"workers": 1}, time_limit_s=20)
+    assert (found.status, found.value_ns) == ("optimal", 122)
+
+
 def test_of_a_row_that_does_not_come_back_it_says_nothing() -> None:
     assert proven(instance_of(6, [(i, i + 1, 1) for i in range(5)])) == 0
 
