@@ -10,7 +10,7 @@ from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.labels.layers_bound import LayerPath, search_layers
-from placegap.solvers.bounds.labels.nested_layers import LayerTable, NestedLayers
+from placegap.solvers.bounds.labels.nested_layers import FREE, LayerTable, NestedLayers
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
@@ -98,7 +98,8 @@ def devices_of(
     device = at[_nearest_gates(instance, nested)[first]]
     known = np.zeros(len(device), np.bool_)
     for groups, devices in zip(table.groups, path.devices, strict=True):
-        device[list(groups)], known[list(groups)] = devices, True
+        placed = np.array(groups, np.int64)[devices != FREE]
+        device[placed], known[placed] = devices[devices != FREE], True
     _send_little(instance, device, np.flatnonzero(~known))
     return device[group]
 

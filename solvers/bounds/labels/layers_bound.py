@@ -52,7 +52,9 @@ from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.integers import NO_WAY
 from placegap.solvers.bounds.labels.nested_layers import (
+    FREE,
     MOST_ALIKE,
+    MOST_STEPS,
     LayerOptions,
     LayerTable,
     NestedLayers,
@@ -73,6 +75,9 @@ STATE, START, LEFT, SOURCE, OPTION, NAMES, WORK = range(7)
 # label and an option, or of gates of one, and half of the cells of each new label. With more there
 # is no bound.
 MOST_CELLS, MOST_TRIALS = 12_000_000, 200_000_000
+# Labels of a layer, if memory does not bind; with more, some become one. Of T5-small's step 21.97
+# ms are proven so, and 21.93 with all labels, until they are too many.
+MOST_LABELS = 20_000
 CHUNK = 16_384  # labels that grow at a time, between two looks at `stop`
 
 MOST_KEY = 2**62
@@ -100,6 +105,7 @@ class Least(NamedTuple):
     # `NO_WAY` if all are above the threshold; as many paths as requested.
     ns: int
     paths: list[LayerPath]
+    is_merged: bool  # labels were too many, and some of them became one
 
 
 # ------------------------------------------------------------------------------- the chain alone
@@ -206,7 +212,7 @@ def least_within(
     labels = np.zeros((len(state), WORK + num_devices + len(table.room_bytes)), np.int64)
     labels[:, STATE] = state
     labels[:, START], labels[:, LEFT] = head[state // num_devices], tail[state % num_devices]
-    found = list[Ints]()
+    found, merged = list[Ints](), False
     for layer in range(len(table.options)):
         if stop() or effort.left < 0:
             return None
@@ -214,11 +220,17 @@ def least_within(
         if grown is None:
             return None
         if not len(grown):
-            return Least(NO_WAY, [])
+            return Least(NO_WAY, [], merged)
         # new names before thinning: what differs in names alone becomes equal
         if num_devices <= MOST_ALIKE:
             _rename_alike(grown, table.kind, num_devices)
         labels = _thinned(grown, table.room_bytes)
+        # Among too many labels work is compared in larger steps, and those that agree get the least
+        # of any. Not where memory binds: the least bytes of many labels fit anywhere.
+        coarse = 1
+        while len(labels) > MOST_LABELS and not len(table.room_bytes) and coarse < MOST_STEPS:
+            coarse, merged = 2 * coarse, True
+            labels = _thinned(labels, table.room_bytes, coarse)
         if num_paths:
             found.append(labels)
     # The core closes the chain. Two gates are left to count work after: the core's last gate, which
@@ -230,9 +242,8 @@ def least_within(
     bound = labels[:, START] + np.maximum(through, _behind(work, there, table.gate_ns[-1]))
     best = np.argsort(bound, kind="stable")[:num_paths]
     ns = int(bound.min())
-    return Least(
-        ns if ns <= most_ns else NO_WAY, [_path(table, found, row) for row in best.tolist()]
-    )
+    paths = [_path(table, found, row) for row in best.tolist()]
+    return Least(ns if ns <= most_ns else NO_WAY, paths, merged)
 
 
 def _behind(work: Ints, gate: Ints, gate_ns: Ints) -> Ints:
@@ -255,7 +266,8 @@ def _path(table: LayerTable, found: list[Ints], row: int) -> LayerPath:
         if num_devices <= MOST_ALIKE:  # the names of more have too many digits
             here = int(labels[row, NAMES]) // num_devices ** np.arange(num_devices) % num_devices
             name = name[here]
-        devices.append(name[options.devices[labels[row, OPTION]]])
+        at = options.devices[labels[row, OPTION]]
+        devices.append(np.where(at == FREE, FREE, name[at]))
         row = int(labels[row, SOURCE])
     return LayerPath(devices[::-1], gates[::-1])
 
@@ -443,23 +455,23 @@ def _rename_alike(rows: Ints, kind: Ints, num_devices: int) -> None:
         row[STATE], row[NAMES] = name[a] * num_devices + name[b], code
 
 
-def _thinned(labels: Ints, room: Ints) -> Ints:
+def _thinned(labels: Ints, room: Ints, coarse: int = 1) -> Ints:
     """Labels without those that another one of equal state, work and shares is no worse than."""
     # Work counts in whole steps of a grid, and bytes in whole shares: else hardly two labels would
     # have the same key. All columns become one number, renumbered when it would grow too large.
     key, held = labels[:, STATE], labels.shape[1] - len(room)
     shares = labels[:, held:] // np.maximum(1, room // SHARES)
-    for column in (*labels[:, WORK:held].T, *shares.T):
+    for column in (*(labels[:, WORK:held] // coarse).T, *shares.T):
         width = int(column.max()) + 1
         if int(key.max()) >= MOST_KEY // width:
             key = np.unique(key, return_inverse=True)[1]
         key = key * width + column
     order = np.lexsort((labels[:, LEFT], labels[:, START], key))
     rows = labels[order]
-    bytes_held = np.ascontiguousarray(rows[:, held:])
-    keep = _first_of(key[order], np.ascontiguousarray(rows[:, LEFT]), bytes_held)
+    least = np.ascontiguousarray(rows[:, WORK:])
+    keep = _first_of(key[order], np.ascontiguousarray(rows[:, LEFT]), least)
     kept = rows[keep]
-    kept[:, held:] = bytes_held[keep]
+    kept[:, WORK:] = least[keep]
     return kept
 
 
@@ -523,7 +535,7 @@ def search_layers(
     # the first chain that comes back: short sections prove more than long ones (`layer_chains`)
     is_tight = not instance.arrays.memory_is_slack
     for chain in layer_chains(instance, windows.intervals):
-        nested = nested_layers(instance, chain, windows.time_ns, with_core=is_tight)
+        nested = nested_layers(instance, chain, windows.time_ns, with_core=True)
         if nested is not None:
             break
     else:
@@ -544,6 +556,7 @@ def search_layers(
     # threshold far above the least label has too many labels to be decided at all.
     best, stride, effort = max(known_ns, through - table.worth_ns), STRIDE, Effort()
     longest, last = instance.arrays.serial_horizon_ns, 0
+    trimmed, paths = table, list[LayerPath]()
     while stride >= LEAST_STRIDE and effort.left > 1 and best <= longest and not stop():
         aim = min(int(best * (1 + stride)), longest) + 1
         # half of what is left, so that a nearer threshold can be tried if this one is too expensive
@@ -554,8 +567,8 @@ def search_layers(
             options.only(np.flatnonzero(by_option <= aim + table.worth_ns))
             for options, by_option in zip(table.options, least, strict=True)
         ]
-        trimmed = table._replace(options=near)
-        found = least_within(trimmed, rest, aim, trial, stop, num_paths)
+        near_table = table._replace(options=near)
+        found = least_within(near_table, rest, aim, trial, stop, num_paths)
         spent = given - trial.left
         effort.left -= spent
         if found is None:  # too many labels to decide it: a nearer threshold has fewer
@@ -563,13 +576,16 @@ def search_layers(
             if last > effort.left:  # a nearer one takes at least what the last proven one did
                 break
         elif found.ns < NO_WAY:
-            return NestedSearch(max(best, found.ns), nested, trimmed, found.paths)
+            best, trimmed, paths = max(best, found.ns), near_table, found.paths
+            if not found.is_merged:
+                break
+            stride = STRIDE if stride > STRIDE else stride / 2
         else:  # labels up to the aim, and none of them is left
             best, last = aim + 1, spent
             stride = 2 * stride if spent < EASY * MOST_TRIALS else min(stride, STRIDE)
     if best > longest:  # no plan fits into memory
         return None
-    return NestedSearch(best, nested, table, [])
+    return NestedSearch(best, nested, trimmed, paths)
 
 
 def priced(table: LayerTable, instance: Instance, stop: Callable[[], bool]) -> LayerTable:

@@ -8,12 +8,13 @@ frame to the next, on the way forward and on the way back. The groups of a layer
 sections: so layers may be placed one after the other, outermost first (`layers_bound`). What is
 inside the last frame may be one more layer, which has no way back.
 
-*Relaxation.* An *option* puts the largest groups of a layer on devices: every op of these is there,
-and every other op anywhere. It has the least times through the layer's sections, forward and back
-(`work_windows`), and the work on each device. Groups that no option places count nowhere, nor does
-their work. Smaller layers have fewer groups: so a chain of short sections proves more, even where a
-long one counts more ops. Every plan has one option in each layer, and its sections take no less
-than that option says.
+*Relaxation.* An *option* puts some groups of a layer on devices: every op of these is there, and
+every other op anywhere. It has the least times through the layer's sections, forward and back
+(`work_windows`), and the work on each device. Groups that it does not place count nowhere, nor does
+their work. Every plan has one option in each layer, and its sections take no less than that option
+says. What is apart pays for transfers, so few options take little time: these place all groups, and
+the others only some of them (`_Placing`). Smaller layers have fewer groups: so a chain of short
+sections proves more, even where a long one counts more ops.
 
 A gate is often a small tensor, as the scale of a normalization, beside a large one that leads past
 it. At such a gate a chain would change devices for next to nothing. So sections that an edge skips
@@ -31,7 +32,8 @@ layer has two options, and w1 and w2 are work that is on no section.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
+from math import perm, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +58,7 @@ from placegap.solvers.bounds.work_windows import (
 # With fewer layers, or where a smaller share of the work is in groups that come back, there is
 # nothing to be gained.
 FEWEST_LAYERS, LEAST_SHARE = 2, 0.2
+WIDE = 0.5  # of the way from the turn to the ends; no layer has groups that are on more of it
 MOST_INNER, MOST_JOINED = 40, 8  # ops of an interval; ops of sections that become one, entry aside
 
 
@@ -100,6 +103,7 @@ def nested_layers(
     if share < LEAST_SHARE:
         return None
     met = _met(group[on], at[on], turn, num_groups, num_sections)
+    met = met.without(_wide(group[on], at[on], turn, num_groups, num_sections), num_sections)
     frames = _frames(met, turn, num_sections)
     if len(frames) <= FEWEST_LAYERS:
         return None
@@ -129,6 +133,12 @@ class _Met(NamedTuple):
     end: Ints
     on: Flags
 
+    def without(self, groups: Flags, num_sections: int) -> _Met:
+        """As if some groups had no ops on the chain."""
+        first, back = (np.where(groups, num_sections, part) for part in (self.first, self.back))
+        last, end = (np.where(groups, -1, part) for part in (self.last, self.end))
+        return _Met(first, last, back, end, self.on & ~groups)
+
 
 def _turn(group: Ints, at: Ints, work: Ints, num_sections: int) -> tuple[int, float]:
     """The section with the most work of groups on both sides of it, and the share of that work."""
@@ -143,6 +153,16 @@ def _turn(group: Ints, at: Ints, work: Ints, num_sections: int) -> tuple[int, fl
     across = np.cumsum(change)
     turn = int(across.argmax())
     return turn, float(across[turn]) / max(1, int(work.sum()))
+
+
+def _wide(group: Ints, at: Ints, turn: int, num_groups: int, num_sections: int) -> Flags:
+    """Groups both near the turn and far from it, such as an embedding that is the head, too."""
+    # They would leave no frame: such a group is in no layer, and its ops may be anywhere.
+    away = np.where(at < turn, (turn - at) / max(1, turn), (at - turn) / (num_sections - turn))
+    nearest, furthest = np.full(num_groups, 1.0), np.zeros(num_groups)
+    np.minimum.at(nearest, group, away)
+    np.maximum.at(furthest, group, away)
+    return np.asarray(furthest - nearest > WIDE)
 
 
 def _met(group: Ints, at: Ints, turn: int, num_groups: int, num_sections: int) -> _Met:
@@ -267,10 +287,12 @@ def _sections(instance: Instance, chain: Sequence[Section], one: Flags) -> tuple
     return tuple(found)
 
 
-# Options of one layer, without and with memory that binds; and edges of all layers' options times
-# devices cubed, about two seconds. With more, the groups with the least work, or share of the
-# memory, are not placed.
-MOST_OPTIONS, MOST_TIGHT, MOST_WORK = 256, 16_384, 300_000_000
+# Options of one layer; and edges of all layers' options times devices cubed, seconds at most. Of
+# Swin-T's step 1,024 options prove 5.67 ms, and 4,096 prove 5.75.
+MOST_OPTIONS, MOST_WORK = 4_096, 3_000_000_000
+MOST_PLACED = 64  # groups of a layer
+BATCH = 4  # ways to place groups that are timed together, the cheapest ones of all
+FREE = -1  # the device of a group that may be anywhere
 # Cells of the times of all options of a layer; and options of equal work that each is compared with
 # at most.
 MOST_CELLS, MOST_COMPARED = 20_000_000, 256
@@ -291,7 +313,7 @@ class LayerOptions(NamedTuple):
     ready: Ints  # (p, K) int64: The part of it that follows the layer's inner gate on the way back
     held_bytes: Ints  # (p, K): bytes of the groups on each device; (p, 0) without binding memory
     paid_ns: Ints  # (p,) int64: The price of these bytes
-    devices: Ints  # (p, groups) int64: Where each option has the groups
+    devices: Ints  # (p, groups) int64: Where each option has the groups; `FREE`: anywhere
 
     def only(self, rows: Ints) -> LayerOptions:
         """Some of the options."""
@@ -361,10 +383,10 @@ def layer_table(
     ]
     # equal layers share options, so the work is divided by the number of different layers
     share = MOST_WORK // (len({fact.key for fact in facts}) * num_devices**3)
-    most = MOST_TIGHT if is_tight else MOST_OPTIONS
     outside = list[Ints]()
     width = int(windows.weights.sum())
-    known: dict[object, LayerOptions] = {}
+    known: dict[object, tuple[list[int], LayerOptions]] = {}
+    pulls = _pulls(instance)
     for layer, fact in zip(nested.layers, facts, strict=True):
         if stop():
             return None
@@ -372,12 +394,15 @@ def layer_table(
         unready = _unready(outside, nested.last_gate, inner, time)
         if fact.key not in known:
             edges = times.num_edges((*layer.forward, *layer.backward))
-            count = _most_groups(fact.allowed, min(most, share // max(1, edges)))
-            known[fact.key] = _options(layer, times, fact, count)
-        options = known[fact.key]
+            given = min(MOST_OPTIONS, share // max(1, edges), MOST_CELLS // num_devices**2)
+            placing = _Placing(layer, times, fact, table.kind)
+            likely = [*range(len(fact.groups))] if is_tight else _by_pull(fact.groups, pulls)
+            order, devices = placing.rows(likely[:MOST_PLACED], given)
+            known[fact.key] = order, _options(layer, times, fact, order, devices)
+        order, options = known[fact.key]
         # late ops of the groups placed so far that this gate does not precede: a gate further in
         # precedes all that this one does, so the others need not be looked at again
-        groups = fact.groups[: options.devices.shape[1]]
+        groups = tuple(fact.groups[x] for x in order)
         late = [ops_of[g][after[ops_of[g]]] for g in groups]
         outside = [ops for ops in outside + late if (nested.last_gate[ops] < inner).any()]
         # all ops that the gate precedes, spread over all devices at best, however they are placed
@@ -539,10 +564,11 @@ def _tables(
         every[0], every[1 : size + 1], every[size + 1] = part.enter_ns, part.own_ns, part.leave_ns
         is_free = False  # whether some inner op is in no placed group
         for x in range(size + 2):
+            on = FREE if column[x] < 0 else devices[p, column[x]]
             for d in range(num_devices):
-                if column[x] >= 0 and devices[p, column[x]] != d:
+                if on not in (FREE, d):
                     every[x, d] = NO_WAY
-            is_free = is_free or (column[x] < 0 and 0 < x <= size)
+            is_free = is_free or (on == FREE and 0 < x <= size)
         own = every[1 : size + 1]
         gap, head, tail = paths_through(
             every[0], own, every[size + 1], edges.producer, edges.consumer, edges.move_ns
@@ -640,27 +666,113 @@ def _facts(
     return _Facts(groups, tuple(allowed), work, ready, held, key)
 
 
-def _most_groups(allowed: Sequence[Sequence[int]], most: int) -> int:
-    """How many of the first groups have at most `most` options together."""
-    options = 1
-    for count, devices in enumerate(allowed):
-        options *= len(devices)
-        if options > most:
-            return count
-    return len(allowed)
+def _pulls(instance: Instance) -> list[dict[int, int]]:
+    """Of each group those that it exchanges tensors with, and how long their transfers take."""
+    arrays, index = instance.arrays, instance.arrays.index
+    apart = ~np.eye(instance.num_devices, dtype=np.bool_)
+    takes = arrays.transfer_ns[:, arrays.link_class][:, apart].min(axis=1)[index.tensor]
+    found: list[dict[int, int]] = [{} for _ in range(arrays.num_groups)]
+    ends = arrays.group[index.producer], arrays.group[index.consumer]
+    for g, h, ns in zip(*(part.tolist() for part in ends), takes.tolist(), strict=True):
+        if g != h:
+            found[g][h] = found[h][g] = found[g].get(h, 0) + ns
+    return found
 
 
-def _options(layer: NestedLayer, times: SectionTimes, fact: _Facts, count: int) -> LayerOptions:
+def _by_pull(groups: Sequence[int], pulls: list[dict[int, int]]) -> list[int]:
+    """Places of the groups: the first one, and then what is most expensive to send elsewhere."""
+    place = {g: x for x, g in enumerate(groups)}
+    pull, order, left = [0] * len(groups), list[int](), set(range(len(groups)))
+    while left and len(order) < MOST_PLACED:
+        best = min(left, key=lambda x: (-pull[x], x))
+        order.append(best)
+        left.remove(best)
+        for h, ns in pulls[groups[best]].items():
+            if h in place:
+                pull[place[h]] = max(pull[place[h]], ns)
+    return order
+
+
+class _Placing:
+    """Ways to place the groups of a layer, the most likely ones in detail."""
+
+    def __init__(self, layer: NestedLayer, times: SectionTimes, fact: _Facts, kind: Ints) -> None:
+        self.layer, self.times, self.fact = layer, times, fact
+        self.alike = [np.flatnonzero(kind == d).tolist() for d in np.unique(kind)]
+
+    def rows(self, order: list[int], most: int) -> tuple[list[int], Ints]:
+        """The groups that are placed, and at most so many ways to place them, (p, groups)."""
+        # A tree: children place one more group. The ways that take the least time get children
+        # first, as long as there is room for all of them; else the rest of a way's groups is
+        # anywhere. Identical devices are numbered as they appear, and get all names in the end.
+        ways, done, total = [(0, tuple[int, ...]())], list[tuple[int, ...]](), 1
+        while ways:
+            ways.sort()
+            grown = list[tuple[int, ...]]()
+            for _, way in ways[:BATCH]:
+                children = list[tuple[int, ...]]()
+                if len(way) < len(order):
+                    allowed = self.fact.allowed[order[len(way)]]
+                    children = [(*way, d) for d in self._devices(way, allowed)]
+                more = sum(map(self._num_names, children)) - self._num_names(way)
+                if children and total + more <= most:
+                    total += more
+                    grown += children
+                else:
+                    done.append(way)
+            ways = ways[BATCH:] + self._timed(grown, order)
+        width = max(map(len, done), default=0)
+        named = [name for way in done for name in self._names(way, width)]
+        return order[:width], np.array(named, np.int64).reshape(len(named), width)
+
+    def _timed(
+        self, ways: list[tuple[int, ...]], order: list[int]
+    ) -> list[tuple[int, tuple[int, ...]]]:
+        """The ways that are possible at all, and the least time that the chain takes with them."""
+        width = max(map(len, ways), default=0)
+        devices = np.array([[*way, *[FREE] * (width - len(way))] for way in ways], np.int64)
+        groups = [self.fact.groups[x] for x in order[:width]]
+        least = np.zeros(len(ways), np.int64)
+        for sections in (self.layer.forward, self.layer.backward):
+            if ways:
+                least += self.times.through(sections, groups, devices).min(axis=(1, 2))
+        return [(ns, way) for ns, way in zip(least.tolist(), ways, strict=True) if ns < NO_WAY]
+
+    def _devices(self, way: tuple[int, ...], allowed: tuple[int, ...]) -> list[int]:
+        """Devices of the next group: of identical ones that are empty yet, the first."""
+        found = list[int]()
+        for devices in self.alike:
+            empty = [d for d in devices if d not in way]
+            found += [d for d in devices if d in way or d in empty[:1]]
+        return [d for d in found if d in allowed]
+
+    def _num_names(self, way: tuple[int, ...]) -> int:
+        """The number of `_names`."""
+        used = set(way)
+        return prod(perm(len(devices), len(used & set(devices))) for devices in self.alike)
+
+    def _names(self, way: tuple[int, ...], width: int) -> Iterator[list[int]]:
+        """All ways that differ in names of identical devices alone, filled up with `FREE`."""
+        used = [[d for d in devices if d in way] for devices in self.alike]
+        free = [FREE] * (width - len(way))
+        names = [permutations(devices, len(u)) for devices, u in zip(self.alike, used, strict=True)]
+        old = [d for devices in used for d in devices]
+        for each in product(*names):
+            name = dict(zip(old, (d for devices in each for d in devices), strict=True))
+            yield [*(name[d] for d in way), *free]
+
+
+def _options(
+    layer: NestedLayer, times: SectionTimes, fact: _Facts, order: list[int], devices: Ints
+) -> LayerOptions:
     """The options of a layer, without those that another one is no worse than."""
     num_devices = times.time.shape[1]
-    count = min(count, _most_groups(fact.allowed, MOST_CELLS // num_devices**2))
-    devices = ways_to_place(fact.allowed[:count])
-    groups = fact.groups[:count]
+    groups = [fact.groups[x] for x in order]
     work, ready = np.zeros((2, len(devices), num_devices), np.int64)
     held = np.zeros((len(devices), num_devices if len(fact.held_bytes) else 0), np.int64)
-    for x in range(count):
+    for column, x in enumerate(order):
         for d in range(num_devices):
-            on = devices[:, x] == d
+            on = devices[:, column] == d
             work[on, d] += fact.work[x, d]
             ready[on, d] += fact.ready[x, d]
             if held.shape[1]:
@@ -681,8 +793,8 @@ def _options(layer: NestedLayer, times: SectionTimes, fact: _Facts, count: int) 
         [part.reshape(len(devices), num_devices**2) for part in every[:2]], axis=1
     )
     _, key = np.unique(same, axis=0, return_inverse=True)
-    order = np.argsort(key.reshape(-1), kind="stable")
-    return every.only(np.sort(order[_no_worse(key.reshape(-1)[order], ways[order])]))
+    by_key = np.argsort(key.reshape(-1), kind="stable")
+    return every.only(np.sort(by_key[_no_worse(key.reshape(-1)[by_key], ways[by_key])]))
 
 
 @kernel

@@ -137,6 +137,19 @@ def test_layers_of_which_no_group_is_placed_prove_what_paths_prove(
     assert proven(training_step(3, 3)) == 70  # 3 + 3 + 1 ops of 10 ns on the longest path
 
 
+def test_an_embedding_that_is_the_head_too_leaves_the_other_layers() -> None:
+    plain = training_step(5, 3)
+    tied = draw.with_ops(
+        plain,
+        colocation=["layer0" if op.name == "loss" else op.colocation for op in plain.graph.ops],
+    )
+    assert window_bound(work_windows(tied)) == 110  # 11 ops of 10 ns on the longest path
+    # the other layers on one device leave it their gradients: two transfers of 3 ns take less
+    assert proven(tied) == 116
+    found = run_method(tied, SEMANTICS, "cp-sat", {"workers": 1}, time_limit_s=20)
+    assert (found.status, found.value_ns) == ("optimal", 122)
+
+
 def test_of_a_row_that_does_not_come_back_it_says_nothing() -> None:
     assert proven(instance_of(6, [(i, i + 1, 1) for i in range(5)])) == 0
 
@@ -174,8 +187,16 @@ def test_no_bound_is_above_an_optimum() -> None:
 @pytest.mark.parametrize("most", [1, 9])
 def test_nor_where_few_groups_are_placed(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(chains, "MOST_OPTIONS", most)
-    monkeypatch.setattr(chains, "MOST_TIGHT", most)
     assert sum(is_sound(tight_instance(seed), seed) for seed in range(24)) >= 3
+
+
+def test_nor_where_labels_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [training_step(6, 4), training_step(6, 2), training_step(8, 3)]
+    exact = [proven(step) for step in steps]
+    monkeypatch.setattr(labels, "MOST_LABELS", 2)
+    for step, ns in zip(steps, exact, strict=True):
+        assert window_bound(work_windows(step)) < proven(step) < ns
+    assert sum(is_sound(nested_instance(seed), seed) for seed in range(12)) >= 3
 
 
 @pytest.mark.deep
