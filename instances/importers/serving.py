@@ -16,7 +16,7 @@ Links of ``source`` and ``sink`` may be left out altogether: then tokens enter a
 from __future__ import annotations
 
 from decimal import Decimal
-from itertools import permutations
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -89,11 +89,8 @@ def load_serving(raw: Any, path: str | Path) -> Document:
     machines = list[Machine]()
     for kind, stated in file.machines.items():
         if kind not in file.kinds:
-            raise InputError(f"machines: {kind!r} is none of the kinds; give its throughputs", path)
-        one = (kind,) if stated == 1 else None
-        names = (
-            stated if isinstance(stated, tuple) else one or [f"{kind}-{i}" for i in range(stated)]
-        )
+            raise InputError(f"machines: {kind!r} is none of the kinds; add its table", path)
+        names = stated if isinstance(stated, tuple) else numbered_names(kind, stated)
         machines += [Machine(name, kind) for name in names]
     number = {machine.name: i for i, machine in enumerate(machines)}
     if len(number) < len(machines):
@@ -102,26 +99,28 @@ def load_serving(raw: Any, path: str | Path) -> Document:
     links: dict[tuple[int, int], int] = {}
     for at, entry in enumerate(file.links):
         rate = whole(entry.tokens_per_s)
-        pair = entry.source, entry.target
-        if (entry.between is None) == (pair == (None, None)) or (pair[0] is None) != (
-            pair[1] is None
-        ):
+        pair = [end for end in (entry.source, entry.target) if end is not None]
+        if len(pair) != (2 if entry.between is None else 0):
             raise InputError(f"links[{at}]: state from and to, or between: all", path)
-        if entry.between is not None:
+        if not pair:
             links |= dict.fromkeys(permutations(range(len(machines)), 2), rate)
             continue
         for end in pair:
             if end not in ends:
                 raise InputError(f"links[{at}]: there is no machine {end!r}", path)
-        a, b = (ends[str(end)] for end in pair)
-        if a == b or a == SINK or b == SOURCE:
+        a, b = (ends[end] for end in pair)
+        if a in (b, SINK) or b == SOURCE:
             raise InputError(f"links[{at}]: leads from {pair[0]!r} to {pair[1]!r}", path)
         links[a, b] = rate
     tables = {kind: tuple(map(whole, file.kinds[kind])) for kind in file.machines}
     problem = FlowProblem(file.layers, tuple(machines), tables, links, file.partial_inference)
-    return as_document(
-        problem, file.name or Path(path).stem, Provenance(source=Path(path).name), path
-    )
+    name = file.name or Path(path).stem
+    return as_document(problem, name, Provenance(source=Path(path).name), path)
+
+
+def numbered_names(kind: str, count: int) -> tuple[str, ...]:
+    """Names of machines of a kind."""
+    return (kind,) if count == 1 else tuple(f"{kind}-{i}" for i in range(count))
 
 
 def whole(rate: Decimal) -> int:
@@ -136,10 +135,7 @@ def as_document(
     # An op's time is that of one token on a machine that holds the op alone.
     times = {kind: max(1, NS_PER_S * UNITS // table[0]) for kind, table in problem.tables.items()}
     ops = [Op(name=f"layer{i}", kind="Layer", time_ns=times) for i in range(problem.num_layers)]
-    edges = [
-        Edge(producer=a.name, consumer=b.name, bytes=TOKEN_BYTES)
-        for a, b in zip(ops, ops[1:], strict=False)
-    ]
+    edges = [Edge(producer=a.name, consumer=b.name, bytes=TOKEN_BYTES) for a, b in pairwise(ops)]
     devices = [Device(name=machine.name, kind=machine.kind) for machine in problem.machines]
     names = [machine.name for machine in problem.machines]
     has_ends = any(SOURCE in pair or SINK in pair for pair in problem.links)

@@ -164,9 +164,8 @@ def derive_problem(graph: Graph, cluster: Cluster, arrays: Arrays) -> FlowProble
                 tables[name] = tuple(min(rate, MOST_RATE) for rate in table[: len(layers)])
         if kinds[key]:
             machines.append(Machine(device.name, kinds[key]))
-    return FlowProblem(
-        len(layers), tuple(machines), tables, _links(graph, cluster, layers, machines)
-    )
+    links = _links(graph, cluster, layers, machines)
+    return FlowProblem(len(layers), tuple(machines), tables, links)
 
 
 def _table(layers: list[list[int]], arrays: Arrays, k: int, tokens: int) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from placegap.instances.oracle.facts import Facts
 from placegap.instances.oracle.rules import WrongShape, foreign_fields
@@ -157,7 +157,7 @@ def smallest_cut(pipes: Capacities, source: str, sink: str) -> int:
         path = [sink]
         while path[-1] != source:
             path.append(came[path[-1]])
-        steps = [(b, a) for a, b in zip(path, path[1:], strict=False)]
+        steps = [(b, a) for a, b in pairwise(path)]
         amount = min(left[a][b] for a, b in steps)
         sent += amount
         for a, b in steps:

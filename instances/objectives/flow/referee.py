@@ -150,4 +150,4 @@ def largest_flow(problem: FlowProblem, ranges: Ranges) -> Flow:
         for (b, _), rate in out.items()
         if rate
     }
-    return Flow(value, links)
+    return Flow(int(value), links)
