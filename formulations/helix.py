@@ -107,7 +107,7 @@ def build(
         edge_flow(model)
         flow_value(model)
     else:
-        kind_sets(model, problem, problem_work(problem) if most_flow is None else most_flow)
+        kind_sets(model, problem, problem.work_bound if most_flow is None else most_flow)
         kind_variables(model)
         kind_count(model)
         carry(model)
@@ -130,15 +130,6 @@ def count_rows(instance: Instance, form: Form) -> int:
     if form == "as_published":
         return 4 * problem.num_machines + 3 * len(problem.links)
     return sum(1 for _ in _ranges(problem)) + len(problem.of_kind) + problem.num_layers - 1
-
-
-def problem_work(problem: FlowProblem) -> int:
-    """The layer-tokens that all machines pass at most, over the layers."""
-    work = {
-        kind: max(h * rate for h, rate in enumerate(table, 1))
-        for kind, table in problem.tables.items()
-    }
-    return sum(work[machine.kind] for machine in problem.machines) // problem.num_layers
 
 
 # ------------------------------------------------------------------------------- as published: data
