@@ -133,8 +133,8 @@ def check_format(kind: str, placed: Instance, semantics: Semantics, model: str) 
 
 
 def line_class(kind: str, semantics: Semantics) -> LineClass | None:
-    """Which lines a format can express; none for hybrid plans."""
-    return None if semantics.has_modes else EXPORTERS[kind].line
+    """Which lines a format can express; none for hybrid plans and ranges."""
+    return None if semantics.has_modes or semantics.holds_ranges else EXPORTERS[kind].line
 
 
 @dataclass(frozen=True)
