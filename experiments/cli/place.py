@@ -250,7 +250,7 @@ def place_command(options: PlaceOptions) -> None:
     if options.granularity is None and any(op.modes for op in fine.graph.ops):
         wanted = wanted._replace(whole="op")  # ops with modes are layers
     if _holds_ranges(options.rules, fine):  # of layers, where ops name them
-        whole = "layer" if any(layer_of(fine.graph)) else "op"
+        whole: Granularity = "layer" if any(layer_of(fine.graph)) else "op"
         wanted, together = wanted._replace(whole=options.granularity or whole), True
     if wanted.whole == "experts" and not any(map(is_expert, fine.graph.ops)):
         wanted = wanted._replace(whole="layer")

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import json
 
-from placegap.instances.objectives.flow.referee import Flow, largest_flow, problem_of, ranges_of
+from placegap.instances.objectives.flow.referee import largest_flow, problem_of, ranges_of
 from placegap.instances.problem import Instance, Plan, ServingFlow
-from placegap.instances.problem.flow_problem import SINK, SOURCE, UNITS, Ranges, layers_of
+from placegap.instances.problem.flow_problem import (
+    MOST_RATE,
+    SINK,
+    SOURCE,
+    UNITS,
+    FlowProblem,
+    Ranges,
+    layers_of,
+)
 from placegap.instances.problem.modules import layer_of, numbered_layers
 from placegap.instances.reading.errors import InputError
 
@@ -35,35 +43,38 @@ def write_rows(kind: str, instance: Instance, plan: Plan, semantics: ServingFlow
         }
         return json.dumps(content, indent=1) + "\n"
     counts, lines = _counts(instance, ranges), list[str]()
-    for row in rows_of(ranges, flow, problem.num_layers):
-        rate = flow.through(row[0]) / UNITS
+    for row, rate in rows_of(problem, ranges, flow.value):
         lines += [
-            f"# {', '.join(names[i] for i in row)}: {rate:.1f} tokens/s",
+            f"# {', '.join(names[i] for i in row)}: {rate / UNITS:.1f} tokens/s",
             f"{kind.upper()}_PP_LAYER_PARTITION={','.join(str(counts[i]) for i in row)}",
         ]
     return "\n".join(lines) + "\n"
 
 
-def rows_of(ranges: Ranges, flow: Flow, num_layers: int) -> list[list[int]]:
-    """The machines of each row, where no machine is in two of them; else an InputError."""
-    after: dict[int, int] = {}
-    rows = list[list[int]]()
-    for a, b in sorted(flow.links):
-        if a == SOURCE:
-            rows.append([b])
-        elif after.setdefault(a, b) != b:
-            raise InputError(
-                "tokens part and meet between machines, which are no rows; export ranges"
-            )
-    seen = set[int]()
-    for row in rows:
-        while (last := after[row[-1]]) != SINK:
-            row.append(last)
-        held = [ranges[i] for i in row]
-        whole = sum(each.layers for each in held if each is not None) == num_layers
-        if not whole or seen.intersection(row):
-            raise InputError("rows of machines meet or skip layers; export ranges")
-        seen.update(row)
+def rows_of(problem: FlowProblem, ranges: Ranges, value: int) -> list[tuple[list[int], int]]:
+    """Rows of machines, none in two of them, that pass all of a flow; else an InputError."""
+    # Each time the row is taken that passes most, by dynamic programming over the first layers.
+    left = {i: held for i, held in enumerate(ranges) if held is not None}
+    rows = list[tuple[list[int], int]]()
+    while True:
+        best: dict[int, tuple[int, list[int]]] = {SOURCE: (MOST_RATE, [])}
+        for b in [*sorted(left, key=lambda i: left[i]), SINK]:
+            most = MOST_RATE if b == SINK else problem.throughput(b, left[b].layers)
+            ways = [
+                (min(rate, most, problem.links[a, b]), [*row, b])
+                for a, (rate, row) in best.items()
+                if problem.joins(a, b, ranges)
+            ]
+            if ways:
+                best[b] = max(ways, key=lambda way: way[0])
+        rate, row = best.get(SINK, (0, []))
+        if not rate:
+            break
+        rows.append((row[:-1], rate))
+        for i in row[:-1]:
+            del left[i]
+    if sum(rate for _, rate in rows) < value or problem.partial:
+        raise InputError("its machines pass more together than in separate rows; export ranges")
     return rows
 
 
