@@ -364,7 +364,7 @@ def unusual_order(
     kind: str, text: str, instance: Instance, plan: Plan, semantics: Semantics
 ) -> list[str]:
     """A sentence where stages do not run on the first devices in order, if the text hides that."""
-    if kind not in IN_ORDER or VISIBLE in text:
+    if kind not in IN_ORDER or VISIBLE in text or semantics.holds_ranges:
         return []
     if semantics.has_modes:
         stages = dict(zip(plan.stage or (), plan.placement, strict=True))
