@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
 import numpy as np
@@ -128,10 +129,18 @@ class FlowProblem:
 
 def layers_of(graph: Graph, arrays: Arrays) -> list[list[int]]:
     """The ops of each layer, layers in their order: colocation groups, or single ops."""
-    found: dict[int, list[int]] = {}
+    ops: dict[int, list[int]] = {}
     for i in graph.index.topological_order.tolist():
-        found.setdefault(int(arrays.group[i]), []).append(i)
-    return list(found.values())
+        ops.setdefault(int(arrays.group[i]), []).append(i)
+    order = TopologicalSorter({group: () for group in ops})
+    tails, heads = arrays.group[graph.index.producer], arrays.group[graph.index.consumer]
+    for a, b in zip(tails.tolist(), heads.tolist(), strict=True):
+        if a != b:
+            order.add(b, a)
+    try:
+        return [ops[group] for group in order.static_order()]
+    except CycleError:
+        return list(ops.values())  # no row, as `why_no_row` says
 
 
 def why_no_row(graph: Graph, layers: list[list[int]]) -> str | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Container, Iterator
 from itertools import groupby, pairwise
 
 from placegap.instances.oracle.facts import Facts
 from placegap.instances.oracle.rules import WrongShape, foreign_fields
-from placegap.instances.problem import Evaluation, Op, Plan, ServingFlow, Violation
+from placegap.instances.problem import Evaluation, Plan, ServingFlow, Violation
 
 Capacities = dict[str, dict[str, int]]
 MILLION, NS_PER_S = 10**6, 10**9
@@ -20,10 +20,10 @@ def recheck(facts: Facts, plan: Plan, rules: ServingFlow) -> Evaluation:
     if foreign:
         return Evaluation(None, foreign, unit=rules.unit)
     row = _row(facts)
-    held = _held(facts, plan, row)
+    tables = _tables(facts, row)
+    held = _held(facts, plan, row, tables)
     full = []
     pipes: Capacities = {}
-    tables = {name: _rates(facts, name, row) for name in held}
     for name, own in held.items():
         if len(own) > len(tables[name]):
             full.append(Violation("memory", f"{name!r} has no room for {len(own)}", device=name))
@@ -31,7 +31,7 @@ def recheck(facts: Facts, plan: Plan, rules: ServingFlow) -> Evaluation:
             pipes[f"into {name}"] = {f"out of {name}": tables[name][len(own) - 1]}
     if full:
         return Evaluation(None, tuple(full), unit=rules.unit)
-    for a, b, rate in _links(facts, row):
+    for a, b, rate in _links(facts, row, tables):
         if _feeds(held, a, b, len(row), partial=rules.partial_inference):
             out = pipes.setdefault(f"out of {a}", {})
             out[f"into {b}"] = min(out.get(f"into {b}", 0) + rate, 10**15)
@@ -39,16 +39,20 @@ def recheck(facts: Facts, plan: Plan, rules: ServingFlow) -> Evaluation:
 
 
 def _row(facts: Facts) -> list[list[int]]:
-    """The ops of each layer, in the order in which the layers begin."""
+    """The ops of each layer; a layer is behind all those that lead to it."""
     label = [op.colocation or f"\0{i}" for i, op in enumerate(facts.ops)]
-    began: dict[str, int] = {}
-    for i in sorted(range(len(label)), key=lambda i: facts.position[i]):
-        began.setdefault(label[i], len(began))
-    order = sorted(range(len(label)), key=lambda i: (began[label[i]], i))
+    depth = dict.fromkeys(label, 0)
+    arcs = {(label[a], label[b]) for a, b, _ in facts.ends if label[a] != label[b]}
+    for _ in range(len(depth)):
+        for a, b in arcs:
+            depth[b] = max(depth[b], depth[a] + 1)
+    order = sorted(range(len(label)), key=lambda i: (depth[label[i]], i))
     return [list(own) for _, own in groupby(order, key=lambda i: label[i])]
 
 
-def _held(facts: Facts, plan: Plan, row: list[list[int]]) -> dict[str, list[int]]:
+def _held(
+    facts: Facts, plan: Plan, row: list[list[int]], able: Container[str]
+) -> dict[str, list[int]]:
     """The layers of each device that has some."""
     if len(plan.placement) != len(facts.ops):
         raise WrongShape(Violation("shape", f"{len(plan.placement)} ops are placed"))
@@ -65,38 +69,38 @@ def _held(facts: Facts, plan: Plan, row: list[list[int]]) -> dict[str, list[int]
     for name, layers in held.items():
         if layers != list(range(layers[0], layers[-1] + 1)):
             raise WrongShape(Violation("shape", f"{name!r} holds no range"))
-        if not _rates(facts, name, row):
+        if name not in able:
             raise WrongShape(Violation("shape", f"{name!r} can hold no layer"))
     return held
 
 
-def _rates(facts: Facts, name: str, row: list[list[int]]) -> list[int]:
-    """What a device passes with 1, 2, .. layers."""
+def _tables(facts: Facts, row: list[list[int]]) -> dict[str, list[int]]:
+    """What each device passes with 1, 2, .. layers, where it can hold some."""
     graph = facts.instance.graph
-    device = next(each for each in facts.devices if each.name == name)
-    if graph.throughputs:
-        return [min(r, 10**15) for r in graph.throughputs.get(device.kind, ())][: len(row)]
-    if any(device.kind not in op.time_ns for op in facts.ops):
+    known: dict[tuple[str, int | None], list[int]] = {}
+    for device in facts.devices:
+        of = device.kind, device.memory_bytes
+        if of not in known:
+            stated = list(graph.throughputs.get(device.kind, ()))
+            known[of] = stated if graph.throughputs else _from_times(facts, row, *of)
+    found = {d.name: known[d.kind, d.memory_bytes][: len(row)] for d in facts.devices}
+    return {name: [min(r, 10**15) for r in rates] for name, rates in found.items() if rates}
+
+
+def _from_times(facts: Facts, row: list[list[int]], kind: str, room: int | None) -> list[int]:
+    """What a device passes by the times of the slowest layers, as far as it holds any of them."""
+    if any(kind not in op.time_ns for op in facts.ops):
         return []
-
-    def total(first: int, count: int, what: str) -> int:
-        ops = [facts.ops[i] for own in row[first : first + count] for i in own]
-        return sum(op.resident_bytes if what == "bytes" else _time(op, device.kind) for op in ops)
-
+    time_ns = [sum(facts.ops[i].time_ns[kind] for i in own) for own in row]
+    held = [sum(facts.ops[i].resident_bytes for i in own) for own in row]
     found = list[int]()
     for count in range(1, len(row) + 1):
-        windows = range(len(row) - count + 1)
-        most = max(total(first, count, "bytes") for first in windows)
-        if device.memory_bytes is not None and most > device.memory_bytes:
+        windows = [slice(first, first + count) for first in range(len(row) - count + 1)]
+        if room is not None and max(sum(held[window]) for window in windows) > room:
             break
-        longest = max(total(first, count, "time") for first in windows)
-        rate = _tokens(facts) * NS_PER_S * MILLION // max(1, longest)
-        found.append(min(rate, 10**15))
+        longest = max(sum(time_ns[window]) for window in windows)
+        found.append(_tokens(facts) * NS_PER_S * MILLION // max(1, longest))
     return found
-
-
-def _time(op: Op, kind: str) -> int:
-    return op.time_ns[kind]
 
 
 def _tokens(facts: Facts) -> int:
@@ -107,14 +111,16 @@ def _tokens(facts: Facts) -> int:
     return batch if isinstance(batch, int) else 1
 
 
-def _links(facts: Facts, row: list[list[int]]) -> Iterator[tuple[str, str, int]]:
+def _links(
+    facts: Facts, row: list[list[int]], able: Collection[str]
+) -> Iterator[tuple[str, str, int]]:
     """Ends and rate of each link; what holds no layer has the empty name."""
-    able = {device.name for device in facts.devices if _rates(facts, device.name, row)}
     layer = {i: number for number, own in enumerate(row) for i in own}
-    crossing = [0] * len(row)
-    for tensor, (a, edge) in enumerate(facts.tensors):
-        ends = [layer[b] for _, b, u in facts.ends if u == tensor]
-        for cut in range(layer[a], max(ends)):
+    crossing, last = [0] * len(row), [0] * len(facts.tensors)
+    for _, b, tensor in facts.ends:
+        last[tensor] = max(last[tensor], layer[b])
+    for (a, edge), end in zip(facts.tensors, last, strict=True):
+        for cut in range(layer[a], end):
             crossing[cut] += edge.bytes
     for link in facts.instance.cluster.links:
         ends_named = [end if end in able else "" for end in (link.source, link.target)]
