@@ -132,7 +132,7 @@ def layers_of(graph: Graph, arrays: Arrays) -> list[list[int]]:
     ops: dict[int, list[int]] = {}
     for i in graph.index.topological_order.tolist():
         ops.setdefault(int(arrays.group[i]), []).append(i)
-    order = TopologicalSorter({group: () for group in ops})
+    order = TopologicalSorter(dict.fromkeys(ops, ()))
     tails, heads = arrays.group[graph.index.producer], arrays.group[graph.index.consumer]
     for a, b in zip(tails.tolist(), heads.tolist(), strict=True):
         if a != b:
