@@ -110,7 +110,7 @@ def test_every_rule_that_a_plan_may_break() -> None:
     instance = instance_of(problem({(0, 1): 45}))
     assert "'b' holds 3 layers, of at most 2" in broken(instance, Plan(((1,), (1,), (1,))))
     assert "do not follow each other" in broken(instance, Plan(((0,), (1,), (0,))))
-    assert "can hold no layer" in broken(instance, Plan(((0,), (0,), (3,))))
+    assert "cannot run on 'coordinator'" in broken(instance, Plan(((0,), (0,), (3,))))
     assert "on 0 devices" in broken(instance, Plan(((0,), (), (0,))))
     assert "not in ascending order" in broken(instance, Plan(((1, 0), (0,), (0,))))
     assert "does not exist" in broken(instance, Plan(((4,), (0,), (0,))))
