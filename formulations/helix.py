@@ -42,7 +42,14 @@ from placegap.formulations.shared.data import family, new_model, require_solutio
 from placegap.formulations.shared.families import Linear
 from placegap.instances.objectives.flow.referee import largest_flow, plan_of, problem_of, ranges_of
 from placegap.instances.problem import Instance, Plan, Semantics, ServingFlow
-from placegap.instances.problem.flow_problem import SINK, SOURCE, UNITS, FlowProblem, Range
+from placegap.instances.problem.flow_problem import (
+    MOST_RATE,
+    SINK,
+    SOURCE,
+    UNITS,
+    FlowProblem,
+    Range,
+)
 from placegap.instances.reading.errors import InputError
 
 Form = Literal["as_published", "strengthened"]
@@ -64,10 +71,13 @@ def build(
         Without partial inference.
     form : {"strengthened", "as_published"}
     most_flow : int, optional
-        U, in millionths of a token per second: no plan is better. It is the work of all machines
-        over the layers by default, and makes the LP of ``strengthened`` stronger.
+        U, in millionths of a token per second: no plan is better. ``strengthened`` takes the work
+        of all machines over the layers by default. ``as_published`` has links of at most U then:
+        released files have 5e8 tokens/s, of which a switch of 1e-6, within a solver's tolerance,
+        lets 500 pass.
     remove_redundant : bool
-        Helix's own option: leave out the rows "on" of switches, which no optimum needs.
+        Helix's own option: leave out the rows "on" of switches, which no optimum needs, and which
+        forbid all plans of one layer.
 
     Returns
     -------
@@ -94,7 +104,7 @@ def build(
     model = new_model(f"serving flow, {form}", instance, semantics, UNITS)
     model.form = form
     if form == "as_published":
-        machine_sets(model, problem)
+        machine_sets(model, problem, MOST_RATE if most_flow is None else most_flow)
         machine_variables(model, problem)
         hold_once(model)
         hold_end(model, problem)
@@ -136,7 +146,7 @@ def count_rows(instance: Instance, form: Form) -> int:
 
 
 @family
-def machine_sets(model: pyo.ConcreteModel, problem: FlowProblem) -> None:
+def machine_sets(model: pyo.ConcreteModel, problem: FlowProblem, most_flow: int) -> None:
     """MACHINES by name; HOLDINGS: (i, h), machine i may hold h layers; PIPES: links (a, b).
 
     And throughput[i, h] and rate[a, b], in tokens per second.
@@ -150,7 +160,9 @@ def machine_sets(model: pyo.ConcreteModel, problem: FlowProblem) -> None:
     }
     model.HOLDINGS = pyo.Set(initialize=list(holdings), dimen=2)
     model.throughput = pyo.Param(model.HOLDINGS, initialize=holdings, mutable=True)
-    rates = {(name[a], name[b]): rate / UNITS for (a, b), rate in problem.links.items()}
+    rates = {
+        (name[a], name[b]): min(rate, most_flow) / UNITS for (a, b), rate in problem.links.items()
+    }
     model.PIPES = pyo.Set(initialize=list(rates), dimen=2)
     model.rate = pyo.Param(model.PIPES, initialize=rates, mutable=True)
 

@@ -121,7 +121,13 @@ def helix_formulation(task: Task[ServingFlow], params: HelixParams) -> Formulati
         name="helix",
         starts=(),
         granularity_ns=1,
-        build=lambda start: helix.build(instance, task.semantics, form=params.form),
+        build=lambda start: helix.build(
+            instance,
+            task.semantics,
+            form=params.form,
+            most_flow=instance.flow_problem.work_bound,
+            remove_redundant=True,
+        ),
         warm_start=lambda model, plan: helix.warm_start(model, instance, plan),
         extract=lambda model: helix.extract(model, instance, check=False),
     )

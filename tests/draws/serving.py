@@ -1,6 +1,7 @@
 """Small instances of serving_flow: a few kinds with tables that do not always fall, few links."""
 
 import random
+from dataclasses import replace
 from itertools import permutations
 
 from placegap.instances import Instance, Plan, Provenance
@@ -41,10 +42,15 @@ def flow_problem(rng: random.Random, most_machines: int = 5, most_layers: int = 
     return FlowProblem(layers, machines, tables, links, rng.random() < 0.5)
 
 
-def flow_instance(rng: random.Random, most_machines: int = 5, most_layers: int = 6) -> Instance:
+def flow_instance(
+    rng: random.Random, most_machines: int = 5, most_layers: int = 6, *, unit: int = 1
+) -> Instance:
     """Such a problem as an instance, whose semantics says whether inference is partial."""
-    problem = flow_problem(rng, most_machines, most_layers)
-    return as_document(problem, "drawn", Provenance(), "drawn").instance()
+    found = flow_problem(rng, most_machines, most_layers)
+    tables = {kind: tuple(unit * rate for rate in table) for kind, table in found.tables.items()}
+    links = {pair: unit * rate for pair, rate in found.links.items()}
+    scaled = replace(found, tables=tables, links=links)
+    return as_document(scaled, "drawn", Provenance(), "drawn").instance()
 
 
 def drawn_ranges(rng: random.Random, problem: FlowProblem) -> Ranges:
