@@ -8,10 +8,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
+from placegap.instances.files.document import Document
+from placegap.instances.importers.serving import as_document, whole
+from placegap.instances.problem import Provenance
 from placegap.instances.problem.flow_problem import (
     SINK,
     SOURCE,
-    UNITS,
     FlowProblem,
     Machine,
     Range,
@@ -46,9 +48,20 @@ def lp_rows(text: str) -> Iterator[tuple[str, Row]]:
         yield name, Row(terms, sense, Decimal(right.strip()))
 
 
-def whole(rate: Decimal) -> int:
-    """A rate in tokens per second as an integer, rounded down."""
-    return int(rate * UNITS)
+def is_helix(data: bytes) -> bool:
+    """Whether the content of a file is an LP model of Helix."""
+    return data.startswith(b"\\ Model ") and b"node_throughput_constraint_" in data
+
+
+def load_helix_model(path: str | Path) -> Document:
+    """The document of an LP file: layers in a row, machines, and a coordinator at both ends."""
+    folder = Path(path).resolve().parent.name
+    provenance = Provenance(
+        source="Helix (Mei et al., ASPLOS 2025), LP file of Thesys-lab/Helix-ASPLOS25",
+        licence="Apache-2.0",
+        changes=("rates rounded down to millionths of a token per second",),
+    )
+    return as_document(load_helix(path), f"helix-{folder}", provenance, path)
 
 
 def load_helix(path: str | Path, *, partial: bool = False) -> FlowProblem:

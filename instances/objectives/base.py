@@ -18,7 +18,7 @@ Channels = Literal["free", "link", "port", "half_duplex"]
 PlanClass = Literal["any", "convex", "chain"]
 LoadRule = Literal["add", "overlap"]
 MemoryRule = Literal["sum", "peak"]
-Unit = Literal["ns", "tokens"]
+Unit = Literal["ns", "tokens", "microtokens_per_s"]
 
 PLAN_CLASSES: tuple[PlanClass, ...] = ("chain", "convex", "any")
 """Each class is contained in all that follow it."""

@@ -14,9 +14,16 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
+from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.cluster import Cluster
+from placegap.instances.problem.graph import Graph
+from placegap.instances.problem.integers import NO_LIMIT, NS_PER_S, UNSUPPORTED
 
 UNITS = 1_000_000
 """Integer rates per token per second: 610.3515625 tokens/s are 610351562."""
+
+MOST_RATE = 10**9 * UNITS
+"""What passes where nothing limits it; no rate is larger."""
 
 SOURCE, SINK = -2, -1
 """The ends of all paths, where machines are numbered from 0; valid indices of `rates`, too."""
@@ -108,3 +115,109 @@ class FlowProblem:
         if after is None:
             return end == self.num_layers
         return after.start <= end < after.end if self.partial else after.start == end
+
+
+def layers_of(graph: Graph, arrays: Arrays) -> list[list[int]]:
+    """The ops of each layer, layers in their order: colocation groups, or single ops."""
+    found: dict[int, list[int]] = {}
+    for i in graph.index.topological_order.tolist():
+        found.setdefault(int(arrays.group[i]), []).append(i)
+    return list(found.values())
+
+
+def why_no_row(graph: Graph, layers: list[list[int]]) -> str | None:
+    """Why layers do not run in a row, or None."""
+    of_op = {i: number for number, own in enumerate(layers) for i in own}
+    pairs = {
+        (of_op[a], of_op[b])
+        for a, b in zip(graph.index.producer.tolist(), graph.index.consumer.tolist(), strict=True)
+    }
+    for a, b in pairs:
+        if a > b:
+            first, second = (graph.ops[layers[k][0]].name for k in (b, a))
+            return f"the layers of ops {first!r} and {second!r} feed each other"
+    for number in range(1, len(layers)):
+        if (number - 1, number) not in pairs:
+            first, second = (graph.ops[layers[k][0]].name for k in (number - 1, number))
+            return f"nothing leads from the layer of op {first!r} to that of {second!r}"
+    return None
+
+
+def derive_problem(graph: Graph, cluster: Cluster, arrays: Arrays) -> FlowProblem:
+    """The problem of a graph of layers in a row on a cluster.
+
+    Without stated `Graph.throughputs`, h layers take the time of the slowest h in a row, and a
+    machine holds h if it has room for any h in a row.
+    """
+    layers = layers_of(graph, arrays)
+    kinds: dict[tuple[str, int], str] = {}  # by kind and memory
+    tables, machines = dict[str, tuple[int, ...]](), list[Machine]()
+    for k, device in enumerate(cluster.devices):
+        key = device.kind, int(arrays.memory_bytes[k])
+        if key not in kinds:
+            name = device.kind if device.kind not in tables else f"{device.kind} of {key[1]} bytes"
+            table = graph.throughputs.get(device.kind)
+            if not graph.throughputs:
+                table = _table(layers, arrays, k, graph.tokens_per_pass)
+            kinds[key] = name if table else ""
+            if table:
+                tables[name] = tuple(min(rate, MOST_RATE) for rate in table[: len(layers)])
+        if kinds[key]:
+            machines.append(Machine(device.name, kinds[key]))
+    links = _links(graph, cluster, layers, machines)
+    return FlowProblem(len(layers), tuple(machines), tables, links)
+
+
+def _table(layers: list[list[int]], arrays: Arrays, k: int, tokens: int) -> tuple[int, ...]:
+    """What a device passes with 1, 2, .. layers, as far as it holds them."""
+    if (arrays.time_ns[:, k] == UNSUPPORTED).any():
+        return ()
+    time_ns = np.array([int(arrays.time_ns[own, k].sum()) for own in layers], np.int64)
+    held = np.array([int(arrays.resident_bytes[own].sum()) for own in layers], np.int64)
+    found = []
+    for count in range(1, len(layers) + 1):
+        longest, most = (_longest(values, count) for values in (time_ns, held))
+        if most > arrays.memory_bytes[k] and arrays.memory_bytes[k] != NO_LIMIT:
+            break
+        found.append(tokens * NS_PER_S * UNITS // max(1, longest))
+    return tuple(found)
+
+
+def _longest(values: Ints, count: int) -> int:
+    """The largest sum of some values in a row."""
+    sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
+    return int((sums[count:] - sums[:-count]).max())
+
+
+def _links(
+    graph: Graph, cluster: Cluster, layers: list[list[int]], machines: list[Machine]
+) -> dict[tuple[int, int], int]:
+    """Rates of the links of the cluster; a device that holds no layer is both source and sink."""
+    number = {machine.name: i for i, machine in enumerate(machines)}
+    ends = [device.name for device in cluster.devices if device.name not in number]
+    size, tokens = _token_bytes(graph, layers), graph.tokens_per_pass
+    found: dict[tuple[int, int], int] = {}
+    for link in cluster.links:
+        rate = link.bandwidth_bytes_per_s * tokens * UNITS // size if size else MOST_RATE
+        a, b = number.get(link.source, SOURCE), number.get(link.target, SINK)
+        if a != SOURCE or b != SINK:
+            found[a, b] = min(found.get((a, b), 0) + rate, MOST_RATE)
+    if not ends:
+        for i in range(len(machines)):
+            found[SOURCE, i] = found[i, SINK] = MOST_RATE
+    return found
+
+
+def _token_bytes(graph: Graph, layers: list[list[int]]) -> int:
+    """The most bytes of a pass that cross from one layer to the next; each tensor counts once."""
+    of_op = {i: number for number, own in enumerate(layers) for i in own}
+    index = graph.index
+    last = dict[int, tuple[int, int, int]]()  # of each tensor: first and last layer, bytes
+    for e, tensor in enumerate(index.tensor.tolist()):
+        a, b = of_op[int(index.producer[e])], of_op[int(index.consumer[e])]
+        last[tensor] = a, max(b, last.get(tensor, (0, b, 0))[1]), graph.edges[e].bytes
+    crossing = [0] * len(layers)
+    for a, b, size in last.values():
+        for cut in range(a, b):
+            crossing[cut] += size
+    return max(crossing)
