@@ -86,7 +86,9 @@ class PriceSearch:
 
     def prove(self, least: int) -> Iterator[Proof]:
         """Ever better bounds, down to `least` or to what prices can prove."""
-        high, low = max(1, self.work_bound()), max(1, least)
+        high, low = self.work_bound(), max(1, least)
+        if high <= low:
+            return
         prices = np.array([self._work(i, high) for i in range(self.problem.num_machines)], float)
         for grid, near in zip(GRIDS, NEAR, strict=True):
             trial = high
@@ -98,7 +100,7 @@ class PriceSearch:
                     yield self.best
                 else:
                     low = max(low, trial)
-                if high - low <= near * high:
+                if high - low <= max(1, near * high):
                     break
                 trial = low if trial == high and low == least else (low + high) // 2
             low = max(1, least)
