@@ -1,0 +1,261 @@
+"""Plans of blocks one behind another, which a small MIP chooses for one rate after another.
+
+A block is a number of layers that all tokens pass: by one machine, or by lanes side by side, each
+a row of a few machines that all pass the lane's rate. Machines of one kind and group are counted
+by the MIP, and lanes that waste too much by the prices of a bound are left out, so it has some
+hundred columns and takes milliseconds. Links of the rate join machines to groups (`prices`).
+Groups follow each other in some order; between two there is a block of lanes which each cross over
+one link that passes the lane's rate.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain, combinations_with_replacement, pairwise, permutations
+from math import comb
+from typing import NamedTuple
+
+import highspy
+import numpy as np
+from scipy.sparse import csr_array
+
+from placegap.instances.kernels.array_types import Floats, Ints
+from placegap.instances.problem.flow_problem import SOURCE, FlowProblem, Range, Ranges
+from placegap.solvers.core.back_ends.outcome import THREADS
+from placegap.solvers.core.back_ends.silent_highs import silent_highs
+from placegap.solvers.serving_flow.prices import terms_of
+
+MOST_ROWS = 400  # rows of machines for a lane: of four machines if there are seven kinds
+LONGEST_ROW = 4
+# What a block may waste, in layers at the mean price: inside a group, and between two.
+WASTE, BORDER_WASTE = 0.5, 3.0
+MOST_BLOCKS = 3_000  # columns of a MIP
+MOST_GROUPS = 4  # all orders of as many groups are tried; of more, the largest ones
+MIP_S = 2.0  # a MIP that takes longer is given up; most take 0.05 s
+
+
+class Lane(NamedTuple):
+    """Classes of machines in a row, and what each of them passes."""
+
+    classes: tuple[int, ...]
+    rate: int
+
+
+class Block(NamedTuple):
+    """Lanes that hold the same layers."""
+
+    layers: int
+    lanes: tuple[Lane, ...]
+
+    @property
+    def classes(self) -> Counter[int]:
+        """How many machines of each class it uses."""
+        return Counter(chain.from_iterable(lane.classes for lane in self.lanes))
+
+
+class Blocks:
+    """The blocks for one rate."""
+
+    def __init__(
+        self, problem: FlowProblem, rate: int, prices: Floats, *, ignore_links: bool = False
+    ) -> None:
+        self.problem, self.rate = problem, rate
+        group, _ = terms_of(problem).groups(0 if ignore_links else rate)
+        kinds = [machine.kind for machine in problem.machines]
+        #: The machines of each class, and its group.
+        self.members: dict[tuple[str, int], list[int]] = {}
+        for i, key in enumerate(zip(kinds, group, strict=True)):
+            self.members.setdefault(key, []).append(i)
+        self.of_class = [*self.members.values()]
+        self.group = [one for _, one in self.members]
+        self.tables = [
+            np.array(problem.tables[kind][: problem.num_layers]) for kind, _ in self.members
+        ]
+        worth = prices / prices.sum() * problem.num_layers
+        self.price = np.array([worth[own].mean() for own in self.of_class])
+        works = [
+            len(own) * (table * np.arange(1, len(table) + 1)).max()
+            for own, table in zip(self.of_class, self.tables, strict=True)
+        ]
+        size = Counter[int]()
+        for one, work in zip(self.group, works, strict=True):
+            size[one] += int(work)
+        self._found = dict[tuple[int, ...], list[Block]]()
+        self.groups = [one for one, _ in size.most_common(MOST_GROUPS)]
+
+    def deepest(self, rate: int) -> Ints:
+        """The most layers with which each class passes a rate."""
+        able = [np.flatnonzero(table >= rate) for table in self.tables]
+        return np.array([hs[-1] + 1 if len(hs) else 0 for hs in able])
+
+    def inside(self, group: int) -> list[Block]:
+        """The blocks of one group's machines."""
+        own = [k for k, one in enumerate(self.group) if one == group]
+        deep = self.deepest(self.rate)
+        single = [Block(int(deep[k]), (Lane((k,), self.rate),)) for k in own if deep[k]]
+        return single + self._lanes(own, self.rate, WASTE)
+
+    def between(self, first: int, second: int) -> list[Block]:
+        """Blocks whose lanes each cross from a group to another one."""
+        rates, group = self.problem.rates, np.zeros(self.problem.num_machines, np.int64)
+        for one, members in zip(self.group, self.of_class, strict=True):
+            group[members] = one
+        across = rates[np.ix_(group == first, group == second)]
+        limit = int(across.max(initial=0))
+        # classes of the first group come first in a lane
+        own = [k for one in (first, second) for k, g in enumerate(self.group) if g == one]
+        return self._lanes(own, limit, BORDER_WASTE) if limit else []
+
+    def _lanes(self, own: list[int], limit: int, waste: float) -> list[Block]:
+        """Blocks of two lanes within a rate, or of as many equal ones as are needed."""
+        long = next(r for r in range(LONGEST_ROW, 0, -1) if r == 1 or _rows(len(own), r) < MOST_ROWS)
+        rows = [
+            row for r in range(1, long + 1) for row in combinations_with_replacement(own, r)
+        ]
+        price = np.array([self.price[list(row)].sum() for row in rows])
+        found = dict[tuple[tuple[int, int], ...], tuple[float, Block]]()
+        count = max(2, -(-self.rate // limit))
+        for rate in self._splits(limit) if count == 2 else [-(-self.rate // count)]:
+            other = max(self.rate - rate, 0) if count == 2 else rate
+            depths = [self._depth(rows, each) for each in (rate, other)]
+            both = np.minimum(depths[0][:, None], depths[1][None, :])
+            lost = price[:, None] + (count - 1) * price[None, :] - both
+            for a, b in np.argwhere((both > 0) & (lost <= waste)).tolist():
+                lanes = (Lane(rows[a], rate), *[Lane(rows[b], other)] * (count - 1))
+                block = Block(int(both[a, b]), lanes)
+                key = tuple(sorted(block.classes.items()))
+                fits = all(number <= len(self.of_class[k]) for k, number in key)
+                if fits and (key not in found or found[key][1].layers < block.layers):
+                    found[key] = float(lost[a, b]), block
+        best = sorted(found.values(), key=lambda pair: pair[0])[:MOST_BLOCKS]
+        return [block for _, block in best]
+
+    def _splits(self, limit: int) -> list[int]:
+        """Smaller rates of two lanes at which one of them can hold more layers."""
+        rates = np.concatenate([*self.tables, [self.rate // 2, limit]])
+        rates = np.unique(np.minimum(rates, self.rate - rates))
+        return [int(rate) for rate in rates if rate > 0 and self.rate - rate <= limit]
+
+    def _depth(self, rows: Sequence[tuple[int, ...]], rate: int) -> Ints:
+        """How many layers each row can hold at a rate; 0 where one of its machines cannot."""
+        deep = self.deepest(rate)
+        held = [deep[list(row)] for row in rows]
+        return np.array([each.sum() if each.all() else 0 for each in held])
+
+    def orders(self) -> Iterator[tuple[int, ...]]:
+        """Groups in a row, the longest rows first."""
+        for length in range(len(self.groups), 0, -1):
+            yield from permutations(self.groups, length)
+
+    def choose(self, order: Sequence[int], limit_s: float) -> list[list[Block]] | None:
+        """Blocks for groups in an order, with those between them, that hold all layers."""
+        parts = [self._known(order[0])]
+        for pair in pairwise(order):
+            parts += [self._known(*pair), self._known(pair[1])]
+        blocks = [*chain.from_iterable(parts)]
+        if sum(map(bool, parts[1::2])) < len(order) - 1 or not blocks:
+            return None
+        part = np.repeat(np.arange(len(parts)), [*map(len, parts)])
+        num, rows = len(self.of_class), len(self.of_class) + len(parts) // 2
+        matrix = np.zeros((rows + 1, len(blocks)))
+        for j, block in enumerate(blocks):
+            for k, number in block.classes.items():
+                matrix[k, j] = number
+            if part[j] % 2:
+                matrix[num + part[j] // 2, j] = 1
+            matrix[rows, j] = block.layers
+        count = [float(len(own)) for own in self.of_class]
+        ones = [1.0] * (rows - num)
+        layers = float(self.problem.num_layers)
+        low = [*[0.0] * num, *ones, layers]
+        found = _solve(matrix, low, [*count, *ones, highspy.kHighsInf], limit_s)
+        if found is None:
+            return None
+        return [
+            [block for j, block in enumerate(blocks) for _ in range(found[j]) if part[j] == at]
+            for at in range(len(parts))
+        ]
+
+    def _known(self, *groups: int) -> list[Block]:
+        if groups not in self._found:
+            find = self.inside if len(groups) == 1 else self.between
+            self._found[groups] = find(*groups)
+        return self._found[groups]
+
+    def held(self, lane: Lane, layers: int) -> list[int] | None:
+        """How many layers each machine of a lane holds; None where they cannot hold as many."""
+        able = [np.flatnonzero(self.tables[k] >= lane.rate) + 1 for k in lane.classes]
+        ways: dict[int, list[int]] = {0: []}
+        for hs in able:
+            ways = {
+                total + h: [*own, h] for total, own in ways.items() for h in hs.tolist()
+            }
+        return ways.get(layers)
+
+    def place(self, parts: list[list[Block]], seed: int) -> Ranges | None:
+        """Ranges of machines for blocks: of each class, those with the best links from the last."""
+        rng = np.random.default_rng(seed)
+        blocks = [*chain.from_iterable(
+            [part[at] for at in rng.permutation(len(part))] for part in parts
+        )]
+        sizes = self._trimmed(blocks, rng)
+        if sizes is None:
+            return None
+        left = [[own[at] for at in rng.permutation(len(own))] for own in self.of_class]
+        ranges: list[Range | None] = [None] * self.problem.num_machines
+        last, start, rates = {SOURCE: self.rate}, 0, self.problem.rates
+        for block, layers in zip(blocks, sizes, strict=True):
+            ends = dict[int, int]()
+            for lane in block.lanes:
+                before, at = last, start
+                for k, h in zip(lane.classes, self.held(lane, layers) or [], strict=True):
+                    reach = [
+                        sum(min(int(rates[a, i]), rate, lane.rate) for a, rate in before.items())
+                        for i in left[k]
+                    ]
+                    i = left[k].pop(int(np.argmax(reach)))
+                    ranges[i], at, before = Range(at, h), at + h, {i: lane.rate}
+                ends |= before
+            last, start = ends, start + layers
+        return tuple(ranges)
+
+    def _trimmed(self, blocks: list[Block], rng: np.random.Generator) -> list[int] | None:
+        """How many layers each block holds, where they hold more than all together."""
+        sizes = [block.layers for block in blocks]
+        over = sum(sizes) - self.problem.num_layers
+        for at in rng.permutation(len(blocks)).tolist():
+            while over > 0 and self._fits(blocks[at], sizes[at] - 1):
+                sizes[at], over = sizes[at] - 1, over - 1
+        fits = all(map(self._fits, blocks, sizes))
+        return sizes if over == 0 and fits else None
+
+    def _fits(self, block: Block, layers: int) -> bool:
+        return all(self.held(lane, layers) is not None for lane in block.lanes)
+
+
+def _rows(classes: int, most: int) -> int:
+    """How many rows of up to `most` machines there are."""
+    return sum(comb(classes + r - 1, r) for r in range(1, most + 1))
+
+
+def _solve(
+    matrix: Floats, low: Sequence[float], high: Sequence[float], limit_s: float
+) -> list[int] | None:
+    """Numbers of blocks that keep all rows; the last one, of layers, is made as large as can be."""
+    rows = csr_array(matrix)
+    lp = highspy.HighsLp()
+    lp.num_row_, lp.num_col_ = matrix.shape
+    lp.col_cost_ = -matrix[-1]
+    lp.col_lower_, lp.col_upper_ = np.zeros(matrix.shape[1]), np.full(matrix.shape[1], 1e3)
+    lp.row_lower_, lp.row_upper_ = np.array(low), np.array(high)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_ = rows.indptr, rows.indices
+    lp.a_matrix_.value_ = rows.data
+    lp.integrality_ = [highspy.HighsVarType.kInteger] * matrix.shape[1]
+    highs = silent_highs(threads=THREADS, time_limit=limit_s, objective_target=0.5 - low[-1])
+    highs.passModel(lp)
+    highs.run()
+    if highs.getInfo().primal_solution_status != highspy.kSolutionStatusFeasible:
+        return None
+    return [round(x) for x in highs.getSolution().col_value]
