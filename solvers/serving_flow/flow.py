@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.kernels.kernel import draw, kernel
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem.flow_problem import FlowProblem, Range, Ranges
 
 
