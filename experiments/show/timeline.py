@@ -135,6 +135,7 @@ class Timeline:
     end_ns: int
     meaning: str
     by_layer: bool = False
+    unit: str = "ns"  # of what bars last
 
 
 def timeline(

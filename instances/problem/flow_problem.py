@@ -87,6 +87,15 @@ class FlowProblem:
         """Number of machines."""
         return len(self.machines)
 
+    @property
+    def work_bound(self) -> int:
+        """The layer-tokens that all machines pass at most, over the layers: Helix's own bound."""
+        work = {
+            kind: max((h * rate for h, rate in enumerate(table[: self.num_layers], 1)), default=0)
+            for kind, table in self.tables.items()
+        }
+        return sum(work[machine.kind] for machine in self.machines) // self.num_layers
+
     @cached_property
     def of_kind(self) -> dict[str, tuple[int, ...]]:
         """The machines of each kind, in the order of first appearance."""

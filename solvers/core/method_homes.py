@@ -23,6 +23,7 @@ HOMES = {
     "latency": Home("latency.latency"),
     "cp-sat": Home("models.cp_sat"),
     "decomposition": Home("decomposition.decomposition"),
+    "helix": Home("models.milps"),
     "noncontiguous": Home("noncontiguous.noncontiguous"),
     "single-device": Home(
         "placers.baselines",

@@ -11,13 +11,7 @@ from placegap.solvers.core.result import Bound
 
 def quick_bound(instance: Instance, semantics: ServingFlow) -> Bound:
     """The layer-tokens that all machines pass at most, over the layers."""
-    problem = instance.flow_problem
-    work = {
-        kind: max(h * rate for h, rate in enumerate(table, 1))
-        for kind, table in problem.tables.items()
-    }
-    total = sum(work[machine.kind] for machine in problem.machines)
-    return Bound(total // problem.num_layers, WORK)
+    return Bound(instance.flow_problem.work_bound, WORK)
 
 
 def strategy(task: Task[ServingFlow]) -> Strategy:

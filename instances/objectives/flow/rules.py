@@ -27,6 +27,7 @@ class ServingFlow(Semantics):
     folder: ClassVar[str] = "flow"
     unit: ClassVar[Unit] = "microtokens_per_s"
     is_maximized: ClassVar[bool] = True
+    holds_ranges: ClassVar[bool] = True
 
     objective: Literal["serving_flow"] = "serving_flow"
 
