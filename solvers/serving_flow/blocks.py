@@ -58,10 +58,11 @@ class Blocks:
     """The blocks for one rate."""
 
     def __init__(
-        self, problem: FlowProblem, rate: int, prices: Floats, *, ignore_links: bool = False
+        self, problem: FlowProblem, rate: int, prices: Floats, *, alone: bool = False
     ) -> None:
-        self.problem, self.rate = problem, rate
-        group, _ = terms_of(problem).groups(0 if ignore_links else rate)
+        # with `alone`, no lanes are side by side
+        self.problem, self.rate, self.alone = problem, rate, alone
+        group, _ = terms_of(problem).groups(rate)
         kinds = [machine.kind for machine in problem.machines]
         #: The machines of each class, and its group.
         self.members: dict[tuple[str, int], list[int]] = {}
@@ -94,7 +95,7 @@ class Blocks:
         own = [k for k, one in enumerate(self.group) if one == group]
         deep = self.deepest(self.rate)
         single = [Block(int(deep[k]), (Lane((k,), self.rate),)) for k in own if deep[k]]
-        return single + self._lanes(own, self.rate, WASTE)
+        return single if self.alone else single + self._lanes(own, self.rate, WASTE)
 
     def between(self, first: int, second: int) -> list[Block]:
         """Blocks whose lanes each cross from a group to another one."""
@@ -105,7 +106,7 @@ class Blocks:
         limit = int(across.max(initial=0))
         # classes of the first group come first in a lane
         own = [k for one in (first, second) for k, g in enumerate(self.group) if g == one]
-        return self._lanes(own, limit, BORDER_WASTE) if limit else []
+        return self._lanes(own, limit, BORDER_WASTE) if limit and not self.alone else []
 
     def _lanes(self, own: list[int], limit: int, waste: float) -> list[Block]:
         """Blocks of two lanes within a rate, or of as many equal ones as are needed."""

@@ -70,26 +70,25 @@ class PriceSearch:
         # With h layers a machine does h min(c(h), F) of the L F layer-tokens of a rate F. What is
         # missing is not monotone in F, but any rate that is refuted gives a bound.
         low, high = 0, 1
-        while self._works(high) >= self.problem.num_layers * high:
+        while sum(self.works(high)) >= self.problem.num_layers * high:
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
-            enough = self._works(middle) >= self.problem.num_layers * middle
+            enough = sum(self.works(middle)) >= self.problem.num_layers * middle
             low, high = (middle, high) if enough else (low, middle)
         return low
 
-    def _works(self, rate: int) -> int:
-        return sum(self._work(i, rate) for i in range(self.problem.num_machines))
-
-    def _work(self, machine: int, rate: int) -> int:
-        return max(h * cap for h, cap in enumerate(self.terms.passes(machine, rate), start=1))
+    def works(self, rate: int) -> list[int]:
+        """The most layer-tokens of each machine where it passes at most a rate."""
+        passed = (self.terms.passes(i, rate) for i in range(self.problem.num_machines))
+        return [max(h * cap for h, cap in enumerate(own, start=1)) for own in passed]
 
     def prove(self, least: int) -> Iterator[Proof]:
         """Ever better bounds, down to `least` or to what prices can prove."""
         high, low = self.work_bound(), max(1, least)
         if high <= low:
             return
-        prices = np.array([self._work(i, high) for i in range(self.problem.num_machines)], float)
+        prices = np.array(self.works(high), float)
         for grid, near in zip(GRIDS, NEAR, strict=True):
             trial = high
             while True:
