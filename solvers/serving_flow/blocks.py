@@ -11,7 +11,7 @@ one link that passes the lane's rate.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, combinations_with_replacement, pairwise, permutations
 from math import comb
 from typing import NamedTuple
@@ -20,7 +20,7 @@ import highspy
 import numpy as np
 from scipy.sparse import csr_array
 
-from placegap.instances.kernels.array_types import Floats, Ints
+from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.problem.flow_problem import SOURCE, FlowProblem, Range, Ranges
 from placegap.solvers.core.back_ends.outcome import THREADS
 from placegap.solvers.core.back_ends.silent_highs import silent_highs
@@ -30,9 +30,12 @@ MOST_ROWS = 400  # rows of machines for a lane: of four machines if there are se
 LONGEST_ROW = 4
 # What a block may waste, in layers at the mean price: inside a group, and between two.
 WASTE, BORDER_WASTE = 0.5, 3.0
-MOST_BLOCKS = 3_000  # columns of a MIP
+MOST_BLOCKS = 500  # columns of a MIP
 MOST_GROUPS = 4  # all orders of as many groups are tried; of more, the largest ones
 MIP_S = 2.0  # a MIP that takes longer is given up; most take 0.05 s
+
+
+Uses = tuple[tuple[int, int], ...]  # classes, and how many machines of each
 
 
 class Lane(NamedTuple):
@@ -47,11 +50,7 @@ class Block(NamedTuple):
 
     layers: int
     lanes: tuple[Lane, ...]
-
-    @property
-    def classes(self) -> Counter[int]:
-        """How many machines of each class it uses."""
-        return Counter(chain.from_iterable(lane.classes for lane in self.lanes))
+    uses: Uses
 
 
 class Blocks:
@@ -94,55 +93,92 @@ class Blocks:
         """The blocks of one group's machines."""
         own = [k for k, one in enumerate(self.group) if one == group]
         deep = self.deepest(self.rate)
-        single = [Block(int(deep[k]), (Lane((k,), self.rate),)) for k in own if deep[k]]
+        single = [Block(int(deep[k]), (Lane((k,), self.rate),), ((k, 1),)) for k in own if deep[k]]
         return single if self.alone else single + self._lanes(own, self.rate, WASTE)
 
     def between(self, first: int, second: int) -> list[Block]:
         """Blocks whose lanes each cross from a group to another one."""
-        rates, group = self.problem.rates, np.zeros(self.problem.num_machines, np.int64)
-        for one, members in zip(self.group, self.of_class, strict=True):
-            group[members] = one
-        across = rates[np.ix_(group == first, group == second)]
+        rates, own = self.problem.rates, [[], []]  # type: ignore[var-annotated]
+        for k, one in enumerate(self.group):
+            if one in (first, second):
+                own[one == second].append(k)
+        ends = [[i for k in classes for i in self.of_class[k]] for classes in own]
+        across = rates[np.ix_(*ends)]
         limit = int(across.max(initial=0))
+        if self.alone or limit == 0:
+            return []
+
+        def able(lane: Lane) -> Flags:
+            """Links that a lane may cross by."""
+            at = sum(self.group[k] == first for k in lane.classes)
+            a = self.of_class[lane.classes[at - 1]] if at else ends[0]
+            b = self.of_class[lane.classes[at]] if at < len(lane.classes) else ends[1]
+            return np.asarray(rates[np.ix_(a, b)] >= lane.rate)
+
+        def crosses(one: Lane, two: Lane) -> bool:
+            """Whether there are links for two lanes, if need be from one machine, or to one."""
+            links = able(one), able(two)
+            for axis, end, group in ((1, 0, second), (0, -1, first)):
+                k, other = one.classes[end], two.classes[end]
+                if self.group[k] == self.group[other] == group:
+                    # that of the lower rate has links wherever the other one does
+                    few, many = (each.sum(axis=axis) for each in reversed(links))
+                    return bool(((few > 0) & (many > (k == other))).any())
+            return all(each.any() for each in links)
+
         # classes of the first group come first in a lane
-        own = [k for one in (first, second) for k, g in enumerate(self.group) if g == one]
-        return self._lanes(own, limit, BORDER_WASTE) if limit and not self.alone else []
+        splits = np.unique(across[across > 0])
+        return self._lanes([*own[0], *own[1]], limit, BORDER_WASTE, splits, crosses)
 
-    def _lanes(self, own: list[int], limit: int, waste: float) -> list[Block]:
+    def _lanes(
+        self,
+        own: list[int],
+        limit: int,
+        waste: float,
+        splits: Ints | None = None,
+        able: Callable[[Lane, Lane], bool] = lambda one, two: True,
+    ) -> list[Block]:
         """Blocks of two lanes within a rate, or of as many equal ones as are needed."""
-        long = next(r for r in range(LONGEST_ROW, 0, -1) if r == 1 or _rows(len(own), r) < MOST_ROWS)
-        rows = [
-            row for r in range(1, long + 1) for row in combinations_with_replacement(own, r)
-        ]
-        price = np.array([self.price[list(row)].sum() for row in rows])
-        found = dict[tuple[tuple[int, int], ...], tuple[float, Block]]()
+        long = next(r for r in range(LONGEST_ROW, 0, -1) if _num_rows(len(own), r) < MOST_ROWS)
+        rows = [row for r in range(1, long + 1) for row in combinations_with_replacement(own, r)]
+        table = np.array([(*row, *[-1] * (long - len(row))) for row in rows])  # -1: no machine
+        price = np.append(self.price, 0.0)[table].sum(axis=1)
         count = max(2, -(-self.rate // limit))
-        for rate in self._splits(limit) if count == 2 else [-(-self.rate // count)]:
+        pairs = [np.zeros((0, 6))]
+        for rate in self._splits(limit, splits) if count == 2 else [-(-self.rate // count)]:
             other = max(self.rate - rate, 0) if count == 2 else rate
-            depths = [self._depth(rows, each) for each in (rate, other)]
-            both = np.minimum(depths[0][:, None], depths[1][None, :])
+            one, two = (self._depth(table, each) for each in (rate, other))
+            both = np.minimum(one[:, None], two[None, :])
             lost = price[:, None] + (count - 1) * price[None, :] - both
-            for a, b in np.argwhere((both > 0) & (lost <= waste)).tolist():
-                lanes = (Lane(rows[a], rate), *[Lane(rows[b], other)] * (count - 1))
-                block = Block(int(both[a, b]), lanes)
-                key = tuple(sorted(block.classes.items()))
-                fits = all(number <= len(self.of_class[k]) for k, number in key)
-                if fits and (key not in found or found[key][1].layers < block.layers):
-                    found[key] = float(lost[a, b]), block
-        best = sorted(found.values(), key=lambda pair: pair[0])[:MOST_BLOCKS]
-        return [block for _, block in best]
+            a, b = np.nonzero((both > 0) & (lost <= waste))
+            rates = np.full((len(a), 2), (-rate, other))
+            pairs.append(np.column_stack([lost[a, b], rates, both[a, b], a, b]))
+        # of blocks that use the same machines, one of most layers comes first, and of even rates
+        ordered = np.concatenate(pairs)
+        ordered = ordered[np.lexsort((ordered[:, 1], ordered[:, 0].round(9)))]
+        found = dict[Uses, Block]()
+        for _, rate, other, both, a, b in ordered.tolist():
+            last = Lane(rows[int(b)], int(other))
+            lanes = (Lane(rows[int(a)], -int(rate)), *[last] * (count - 1))
+            numbers = Counter(chain.from_iterable(lane.classes for lane in lanes))
+            uses = tuple(sorted(numbers.items()))
+            fits = all(number <= len(self.of_class[k]) for k, number in uses)
+            if uses not in found and fits and able(*lanes[:2]):
+                found[uses] = Block(int(both), lanes, uses)
+                if len(found) == MOST_BLOCKS:
+                    break
+        return [*found.values()]
 
-    def _splits(self, limit: int) -> list[int]:
-        """Smaller rates of two lanes at which one of them can hold more layers."""
-        rates = np.concatenate([*self.tables, [self.rate // 2, limit]])
+    def _splits(self, limit: int, more: Ints | None) -> list[int]:
+        """Smaller rates of two lanes at which one of them can hold more layers, or has a link."""
+        rates = np.concatenate([*self.tables, [self.rate // 2], [] if more is None else more])
         rates = np.unique(np.minimum(rates, self.rate - rates))
         return [int(rate) for rate in rates if rate > 0 and self.rate - rate <= limit]
 
-    def _depth(self, rows: Sequence[tuple[int, ...]], rate: int) -> Ints:
+    def _depth(self, rows: Ints, rate: int) -> Ints:
         """How many layers each row can hold at a rate; 0 where one of its machines cannot."""
         deep = self.deepest(rate)
-        held = [deep[list(row)] for row in rows]
-        return np.array([each.sum() if each.all() else 0 for each in held])
+        return np.append(deep, 0)[rows].sum(axis=1) * np.append(deep > 0, True)[rows].all(axis=1)
 
     def orders(self) -> Iterator[tuple[int, ...]]:
         """Groups in a row, the longest rows first."""
@@ -161,7 +197,7 @@ class Blocks:
         num, rows = len(self.of_class), len(self.of_class) + len(parts) // 2
         matrix = np.zeros((rows + 1, len(blocks)))
         for j, block in enumerate(blocks):
-            for k, number in block.classes.items():
+            for k, number in block.uses:
                 matrix[k, j] = number
             if part[j] % 2:
                 matrix[num + part[j] // 2, j] = 1
@@ -203,23 +239,35 @@ class Blocks:
         sizes = self._trimmed(blocks, rng)
         if sizes is None:
             return None
-        left = [[own[at] for at in rng.permutation(len(own))] for own in self.of_class]
+        self._left = [[own[at] for at in rng.permutation(len(own))] for own in self.of_class]
         ranges: list[Range | None] = [None] * self.problem.num_machines
-        last, start, rates = {SOURCE: self.rate}, 0, self.problem.rates
-        for block, layers in zip(blocks, sizes, strict=True):
+        last, start = {SOURCE: self.rate}, 0
+        after = [[(lane.classes[0], lane.rate) for lane in block.lanes] for block in blocks[1:]]
+        for block, layers, following in zip(blocks, sizes, [*after, []], strict=True):
             ends = dict[int, int]()
             for lane in block.lanes:
                 before, at = last, start
-                for k, h in zip(lane.classes, self.held(lane, layers) or [], strict=True):
-                    reach = [
-                        sum(min(int(rates[a, i]), rate, lane.rate) for a, rate in before.items())
-                        for i in left[k]
-                    ]
-                    i = left[k].pop(int(np.argmax(reach)))
+                nexts = [[(k, lane.rate)] for k in lane.classes[1:]]
+                hs = self.held(lane, layers) or []
+                for k, h, coming in zip(lane.classes, hs, [*nexts, following], strict=True):
+                    i = max(self._left[k], key=lambda i: self._reach(before, i, lane.rate, coming))
+                    self._left[k].remove(i)
                     ranges[i], at, before = Range(at, h), at + h, {i: lane.rate}
                 ends |= before
             last, start = ends, start + layers
         return tuple(ranges)
+
+    def _reach(
+        self, before: Mapping[int, int], i: int, rate: int, coming: Sequence[tuple[int, int]]
+    ) -> tuple[int, int]:
+        """What links bring to a machine, and how much they may take to those that come next."""
+        rates, taken, out = self.problem.rates, {i}, 0
+        for k, most in coming:
+            able = [j for j in self._left[k] if j not in taken]
+            best = max(able, key=lambda j: rates[i, j], default=i)
+            taken.add(best)
+            out += min(int(rates[i, best]), most)
+        return sum(min(int(rates[a, i]), each, rate) for a, each in before.items()), out
 
     def _trimmed(self, blocks: list[Block], rng: np.random.Generator) -> list[int] | None:
         """How many layers each block holds, where they hold more than all together."""
@@ -235,9 +283,9 @@ class Blocks:
         return all(self.held(lane, layers) is not None for lane in block.lanes)
 
 
-def _rows(classes: int, most: int) -> int:
-    """How many rows of up to `most` machines there are."""
-    return sum(comb(classes + r - 1, r) for r in range(1, most + 1))
+def _num_rows(classes: int, most: int) -> int:
+    """How many rows of several and up to `most` machines there are."""
+    return sum(comb(classes + r - 1, r) for r in range(2, most + 1))
 
 
 def _solve(

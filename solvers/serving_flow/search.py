@@ -27,8 +27,9 @@ from placegap.solvers.solving.run_method import run_method
 
 PRICES, BLOCKS, MOVES = "flow-prices", "flow-blocks", "flow-moves"
 NEAR = 1e-4  # relative width of the rates between which blocks are tried
+FIRST_STEP = 0.002  # of the bound
 PLACINGS = 8  # ways to choose machines for the same blocks
-FEW_STEPS, STEPS = 2_000, 50_000  # moves after a placing, and of one walk: 4 to 200 us each
+FEW_STEPS, STEPS = 4_000, 50_000  # moves after a placing, and of one walk: 4 to 200 us each
 FEW_MACHINES = 8  # Helix's MILP proves more of as many; of 12 it does not end
 WALKS = 40  # from the best plan, with other seeds
 
@@ -93,11 +94,16 @@ class _Search:
         """Bisect the rate for which there are blocks, from the bound down."""
         say("looking for blocks of machines")
         low, high = self.value, self.known.bound.value
-        rate = high
+        rate, step = high, FIRST_STEP
         while high - low > max(1, NEAR * high) and not self.is_over:
             found = max(self._with_rate(rate, alone), default=0)
-            low, high = (max(low, found), high) if found >= rate else (max(low, found), rate)
+            if found >= rate:
+                low, step = max(low, found), 0.0  # from here on by halves
+            else:
+                low, high = max(low, found), rate
             rate = (low + high) // 2
+            if step and high * (1 - step) > low:  # low rates have many blocks: down in larger steps
+                rate, step = int(high * (1 - step)), 2 * step
 
     def _with_rate(self, rate: int, alone: bool) -> Iterator[int]:
         """Flows of plans by blocks for a rate, until one passes it."""
@@ -180,8 +186,8 @@ def run(task: Task[ServingFlow], params: Params) -> Outcome:
     Helix's MILP closes the gap on a few machines.
     """
     search = _Search(task, "serving-flow")
-    blocks = search.choose_blocks
-    return search.run(search.start, search.prove, blocks, search.enumerate, search.move)
+    rows, blocks = partial(search.choose_blocks, alone=True), search.choose_blocks
+    return search.run(search.start, rows, search.prove, blocks, search.enumerate, search.move)
 
 
 @method(PRICES, objectives=("serving_flow",), claim="bound", packages=("numba", "highspy"))
