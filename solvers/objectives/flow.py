@@ -15,5 +15,5 @@ def quick_bound(instance: Instance, semantics: ServingFlow) -> Bound:
 
 
 def strategy(task: Task[ServingFlow]) -> Strategy:
-    """Brute force on a few machines."""
-    return Strategy(provers=(Step("brute-force", task.semantics),))
+    """Bounds by prices and plans of blocks, by itself."""
+    return Strategy(provers=(Step("serving-flow", task.semantics),), is_alone=True)
