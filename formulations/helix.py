@@ -42,14 +42,7 @@ from placegap.formulations.shared.data import family, new_model, require_solutio
 from placegap.formulations.shared.families import Linear
 from placegap.instances.objectives.flow.referee import largest_flow, plan_of, problem_of, ranges_of
 from placegap.instances.problem import Instance, Plan, Semantics, ServingFlow
-from placegap.instances.problem.flow_problem import (
-    MOST_RATE,
-    SINK,
-    SOURCE,
-    UNITS,
-    FlowProblem,
-    Range,
-)
+from placegap.instances.problem.flow_problem import MOST_RATE, UNITS, FlowProblem, Range
 from placegap.instances.reading.errors import InputError
 
 Form = Literal["as_published", "strengthened"]
@@ -104,15 +97,16 @@ def build(
     model = new_model(f"serving flow, {form}", instance, semantics, UNITS)
     model.form = form
     if form == "as_published":
+        model.SIDES = pyo.Set(initialize=("off",) if remove_redundant else ("on", "off"))
+        model.ENDS = pyo.Set(initialize=("end", "start"))
         machine_sets(model, problem, MOST_RATE if most_flow is None else most_flow)
         machine_variables(model, problem)
         hold_once(model)
         hold_end(model, problem)
         machine_flow(model)
         machine_throughput(model)
-        sides = ("off",) if remove_redundant else ("on", "off")
-        source_switch(model, problem, sides)
-        sink_switch(model, problem, sides)
+        source_switch(model, problem)
+        sink_switch(model, problem)
         edge_switch(model, problem)
         edge_flow(model)
         flow_value(model)
@@ -167,10 +161,9 @@ def machine_sets(model: pyo.ConcreteModel, problem: FlowProblem, most_flow: int)
     model.rate = pyo.Param(model.PIPES, initialize=rates, mutable=True)
 
 
-def _names(problem: FlowProblem) -> dict[int, str]:
-    """Machines and ends by number."""
-    named = {i: machine.name for i, machine in enumerate(problem.machines)}
-    return {**named, SOURCE: "source", SINK: "sink"}
+def _names(problem: FlowProblem) -> list[str]:
+    """Machines by number; `SOURCE` and `SINK` count from the end."""
+    return [*(machine.name for machine in problem.machines), "source", "sink"]
 
 
 @family
@@ -185,17 +178,14 @@ def machine_variables(model: pyo.ConcreteModel, problem: FlowProblem) -> None:
     model.flow = pyo.Var(model.PIPES, domain=pyo.NonNegativeReals)
 
 
-def _held(model: pyo.ConcreteModel, i: str) -> Iterator[int]:
-    """The numbers of layers that a machine may hold."""
-    h = 1
-    while (i, h) in model.HOLDINGS:
-        yield h
-        h += 1
-
-
 def _layers(model: pyo.ConcreteModel, i: str) -> Linear:
     """How many layers a machine holds."""
-    return sum(h * model.hold[i, h] for h in _held(model, i))
+    return sum(h * model.hold[j, h] for j, h in model.HOLDINGS if j == i)
+
+
+def _into(model: pyo.ConcreteModel, i: str) -> Linear:
+    """What flows into a machine."""
+    return sum(model.flow[a, b] for a, b in model.PIPES if b == i)
 
 
 # ------------------------------------------------------------------------------- as published: rows
@@ -210,7 +200,7 @@ def hold_once(model: pyo.ConcreteModel) -> None:
 
     @model.Constraint(model.MACHINES)
     def hold_once(model: pyo.ConcreteModel, i: str) -> Linear:
-        return sum(model.hold[i, h] for h in _held(model, i)) == 1
+        return sum(model.hold[j, h] for j, h in model.HOLDINGS if j == i) == 1
 
 
 @family
@@ -225,29 +215,17 @@ def hold_end(model: pyo.ConcreteModel, problem: FlowProblem) -> None:
         return model.start[i] + _layers(model, i) <= problem.num_layers
 
 
-def _neighbours(model: pyo.ConcreteModel) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Where links into each machine come from, and where those out of it lead."""
-    into: dict[str, list[str]] = {i: [] for i in model.MACHINES}
-    out: dict[str, list[str]] = {i: [] for i in model.MACHINES}
-    for a, b in model.PIPES:
-        out.setdefault(a, []).append(b)
-        into.setdefault(b, []).append(a)
-    return into, out
-
-
 @family
 def machine_flow(model: pyo.ConcreteModel) -> None:
     r"""Helix, node flow: what flows into a machine flows out of it.
 
     $\sum_a f_{ai} = \sum_b f_{ib}$
     """
-    into, out = _neighbours(model)
 
     @model.Constraint(model.MACHINES)
     def machine_flow(model: pyo.ConcreteModel, i: str) -> Linear:
-        if not into[i] and not out[i]:
-            return pyo.Constraint.Skip
-        return sum(model.flow[a, i] for a in into[i]) - sum(model.flow[i, b] for b in out[i]) == 0
+        out = sum(model.flow[a, b] for a, b in model.PIPES if a == i)
+        return _into(model, i) - out == 0
 
 
 @family
@@ -256,37 +234,36 @@ def machine_throughput(model: pyo.ConcreteModel) -> None:
 
     $\sum_a f_{ai} \le \sum_h c_{ih} z_{ih}$
     """
-    into, _ = _neighbours(model)
 
     @model.Constraint(model.MACHINES)
     def machine_throughput(model: pyo.ConcreteModel, i: str) -> Linear:
-        most = sum(model.throughput[i, h] * model.hold[i, h] for h in _held(model, i))
-        return sum(model.flow[a, i] for a in into[i]) - most <= 0
+        held = ((j, h) for j, h in model.HOLDINGS if j == i)
+        return _into(model, i) - sum(model.throughput[j] * model.hold[j] for j in held) <= 0
 
 
 @family
-def source_switch(model: pyo.ConcreteModel, problem: FlowProblem, sides: tuple[str, ...]) -> None:
+def source_switch(model: pyo.ConcreteModel, problem: FlowProblem) -> None:
     r"""Helix, source: start[i] + switch >= 1 ("on"), start[i] + L * switch <= L ("off").
 
     $1 - s_i \le y_{si} \le (L - s_i) / L$
     """
     links = [i for a, i in model.PIPES if a == "source"]
 
-    @model.Constraint(links, sides)
+    @model.Constraint(links, model.SIDES)
     def source_switch(model: pyo.ConcreteModel, i: str, side: str) -> Linear:
         start, switch, layers = model.start[i], model.switch["source", i], problem.num_layers
         return start + switch >= 1 if side == "on" else start + layers * switch <= layers
 
 
 @family
-def sink_switch(model: pyo.ConcreteModel, problem: FlowProblem, sides: tuple[str, ...]) -> None:
+def sink_switch(model: pyo.ConcreteModel, problem: FlowProblem) -> None:
     r"""Helix, sink: (L - 1) * switch - end[i] >= 1 - L ("on"), L * switch <= end[i] ("off").
 
-    $e_i - L + 1 \le (L - 1) y_{it}$, $L y_{it} \le e_i$
+    $e_i - L + 1 \le (L - 1) y_{it}, \quad L y_{it} \le e_i$
     """
     links = [i for i, b in model.PIPES if b == "sink"]
 
-    @model.Constraint(links, sides)
+    @model.Constraint(links, model.SIDES)
     def sink_switch(model: pyo.ConcreteModel, i: str, side: str) -> Linear:
         layers, switch = problem.num_layers, model.switch[i, "sink"]
         end = model.start[i] + _layers(model, i)
@@ -305,7 +282,7 @@ def edge_switch(model: pyo.ConcreteModel, problem: FlowProblem) -> None:
     """
     links = [(a, b) for a, b in model.PIPES if a != "source" and b != "sink"]
 
-    @model.Constraint(links, ["end", "start"])
+    @model.Constraint(links, model.ENDS)
     def edge_switch(model: pyo.ConcreteModel, i: str, j: str, side: str) -> Linear:
         apart = model.start[i] + _layers(model, i) - model.start[j]
         layers = problem.num_layers
@@ -350,6 +327,7 @@ def _ranges(problem: FlowProblem) -> Iterator[tuple[str, int, int]]:
 def kind_sets(model: pyo.ConcreteModel, problem: FlowProblem, most_flow: int) -> None:
     """KINDS, RANGES: (k, s, h); machines[k], their number; capacity[k, h] = min(c_k(h), U)."""
     model.KINDS = pyo.Set(initialize=list(problem.of_kind))
+    model.BORDERS = pyo.Set(initialize=range(1, problem.num_layers))
     model.RANGES = pyo.Set(initialize=list(_ranges(problem)), dimen=3)
     numbers = {kind: len(own) for kind, own in problem.of_kind.items()}
     model.machines = pyo.Param(model.KINDS, initialize=numbers, mutable=True)
@@ -409,7 +387,7 @@ def border_flow(model: pyo.ConcreteModel, problem: FlowProblem) -> None:
         start.setdefault(s, []).append((k, s, h))
         end.setdefault(s + h, []).append((k, s, h))
 
-    @model.Constraint(range(1, problem.num_layers))
+    @model.Constraint(model.BORDERS)
     def border_flow(model: pyo.ConcreteModel, s: int) -> Linear:
         before, after = end.get(s, ()), start.get(s, ())
         return sum(model.flow[r] for r in before) - sum(model.flow[r] for r in after) == 0
@@ -463,11 +441,9 @@ def extract(model: pyo.ConcreteModel, instance: Instance, *, check: bool = True)
     problem = instance.flow_problem
     ranges: list[Range | None] = [None] * problem.num_machines
     if model.form == "as_published":
-        for i, machine in enumerate(problem.machines):
-            layers = max(
-                _held(model, machine.name), key=lambda h: model.hold[machine.name, h].value
-            )
-            ranges[i] = Range(round(model.start[machine.name].value), layers)
+        for i, name in enumerate(model.MACHINES):
+            layers = round(pyo.value(_layers(model, name)))
+            ranges[i] = Range(round(model.start[name].value), layers)
     else:
         free = {kind: iter(own) for kind, own in problem.of_kind.items()}
         for kind, s, h in model.RANGES:
