@@ -28,8 +28,8 @@ from placegap.solvers.solving.run_method import run_method
 PRICES, BLOCKS, MOVES = "flow-prices", "flow-blocks", "flow-moves"
 NEAR = 1e-4  # relative width of the rates between which blocks are tried
 FIRST_STEP = 0.002  # of the bound
-PLACINGS = 8  # ways to choose machines for the same blocks
-FEW_STEPS, STEPS = 4_000, 50_000  # moves after a placing, and of one walk: 4 to 200 us each
+PLACINGS = 4  # ways to choose machines for the same blocks
+FEW_STEPS, STEPS = 20_000, 200_000  # moves after a placing, and of one walk: 2 to 20 us each
 FEW_MACHINES = 8  # Helix's MILP proves more of as many; of 12 it does not end
 WALKS = 40  # from the best plan, with other seeds
 
