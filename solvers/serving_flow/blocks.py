@@ -187,7 +187,8 @@ class Blocks:
     def _depth(self, rows: Ints, rate: int) -> Ints:
         """How many layers each row can hold at a rate; 0 where one of its machines cannot."""
         deep = self.deepest(rate)
-        return np.append(deep, 0)[rows].sum(axis=1) * np.append(deep > 0, True)[rows].all(axis=1)
+        held: Ints = np.append(deep, 0)[rows].sum(axis=1)
+        return np.where(np.append(deep > 0, True)[rows].all(axis=1), held, 0)
 
     def orders(self) -> Iterator[tuple[int, ...]]:
         """Groups in a row, the longest rows first."""

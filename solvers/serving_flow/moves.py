@@ -93,10 +93,8 @@ def _walk(
             s[i] = old_s[j] if at == 0 else end if at == 1 else end - h[i]
         fits = True
         for k in range(n):
-            passes = machines.passes[k]
-            if h[k] < 0 or h[k] > len(passes) or s[k] < 0 or s[k] + h[k] > num_layers:
-                fits = False
-            elif h[k] and passes[h[k] - 1] == 0:
+            passes, inside = machines.passes[k], s[k] >= 0 and s[k] + h[k] <= num_layers
+            if not (inside and 0 <= h[k] <= len(passes) and (not h[k] or passes[h[k] - 1])):
                 fits = False
         lack = _lack(machines, s, h, enough, sums) if fits else 0
         slack = FIRST_TEMPERATURE * enough * (1.0 - step / steps) * -np.log(1.0 - rng.random())
