@@ -99,11 +99,7 @@ class FlowTerms:
         return group, border
 
     def cheapest(
-        self,
-        bound: int,
-        prices: Sequence[int],
-        grid: int,
-        cover: Cover = cover_table,
+        self, bound: int, prices: Sequence[int], grid: int, cover: Cover = cover_table
     ) -> Cheapest | None:
         """The layers that charge least where more than `bound` passes; None if none can."""
         rate = bound + 1
@@ -111,7 +107,12 @@ class FlowTerms:
         for end in (SOURCE, SINK):
             if sum(min(size, rate) for ends, size in self.links.items() if end in ends) < rate:
                 return None
-        items, narrow, single, most = list[Item](), list[Item](), dict[int, Item](), dict[int, int]()
+        items, narrow, single, most = (
+            list[Item](),
+            list[Item](),
+            dict[int, Item](),
+            dict[int, int](),
+        )
         for i, price in enumerate(prices):
             deepest = 0
             for h, passed in enumerate(self.passes(i, rate), start=1):
@@ -152,8 +153,7 @@ def _seams(singles: int, most: Mapping[int, int]) -> int:
     return max(0, groups - 1)
 
 
-def _several(
-    items: list[Item], need: int, cover: Cover) -> Any:
+def _several(items: list[Item], need: int, cover: Cover) -> Any:
     """The cheapest cover by two items or more."""
     if not items:
         return inf

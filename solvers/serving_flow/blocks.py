@@ -53,6 +53,15 @@ class Block(NamedTuple):
     uses: Uses
 
 
+class _Put(NamedTuple):
+    """Machines for a block: what their links lack and bring, their ranges, and where it ends."""
+
+    reach: tuple[int, int]
+    of: tuple[Block, int]
+    ranges: dict[int, Range]
+    ends: dict[int, int]
+
+
 class Blocks:
     """The blocks for one rate."""
 
@@ -178,7 +187,8 @@ class Blocks:
     def _depth(self, rows: Ints, rate: int) -> Ints:
         """How many layers each row can hold at a rate; 0 where one of its machines cannot."""
         deep = self.deepest(rate)
-        return np.append(deep, 0)[rows].sum(axis=1) * np.append(deep > 0, True)[rows].all(axis=1)
+        held: Ints = np.append(deep, 0)[rows].sum(axis=1)
+        return np.where(np.append(deep > 0, True)[rows].all(axis=1), held, 0)
 
     def orders(self) -> Iterator[tuple[int, ...]]:
         """Groups in a row, the longest rows first."""
@@ -225,49 +235,72 @@ class Blocks:
         able = [np.flatnonzero(self.tables[k] >= lane.rate) + 1 for k in lane.classes]
         ways: dict[int, list[int]] = {0: []}
         for hs in able:
-            ways = {
-                total + h: [*own, h] for total, own in ways.items() for h in hs.tolist()
-            }
+            ways = {total + h: [*own, h] for total, own in ways.items() for h in hs.tolist()}
         return ways.get(layers)
 
     def place(self, parts: list[list[Block]], seed: int) -> Ranges | None:
-        """Ranges of machines for blocks: of each class, those with the best links from the last."""
+        """Ranges of machines for blocks: next comes the block, and the machine, of best links."""
         rng = np.random.default_rng(seed)
-        blocks = [*chain.from_iterable(
-            [part[at] for at in rng.permutation(len(part))] for part in parts
-        )]
-        sizes = self._trimmed(blocks, rng)
+        parts = [[part[at] for at in rng.permutation(len(part))] for part in parts]
+        sizes = self._trimmed([*chain.from_iterable(parts)], rng)
         if sizes is None:
             return None
-        self._left = [[own[at] for at in rng.permutation(len(own))] for own in self.of_class]
+        each = iter(sizes)
+        waiting = [[(block, next(each)) for block in part] for part in parts]
+        left = [[own[at] for at in rng.permutation(len(own))] for own in self.of_class]
         ranges: list[Range | None] = [None] * self.problem.num_machines
         last, start = {SOURCE: self.rate}, 0
-        after = [[(lane.classes[0], lane.rate) for lane in block.lanes] for block in blocks[1:]]
-        for block, layers, following in zip(blocks, sizes, [*after, []], strict=True):
-            ends = dict[int, int]()
-            for lane in block.lanes:
-                before, at = last, start
-                nexts = [[(k, lane.rate)] for k in lane.classes[1:]]
-                hs = self.held(lane, layers) or []
-                for k, h, coming in zip(lane.classes, hs, [*nexts, following], strict=True):
-                    i = max(self._left[k], key=lambda i: self._reach(before, i, lane.rate, coming))
-                    self._left[k].remove(i)
-                    ranges[i], at, before = Range(at, h), at + h, {i: lane.rate}
-                ends |= before
-            last, start = ends, start + layers
+        for part, after in zip(waiting, [*waiting[1:], []], strict=True):
+            while part:
+                coming = after[0][0].lanes if after and len(part) == 1 else ()
+                tried = [self._put(*one, start, last, left, coming) for one in dict.fromkeys(part)]
+                best = max(tried, key=lambda put: put.reach)
+                part.remove(best.of)
+                for i, held in best.ranges.items():
+                    ranges[i] = held
+                left = [[i for i in own if i not in best.ranges] for own in left]
+                last, start = best.ends, start + best.of[1]
         return tuple(ranges)
 
-    def _reach(
-        self, before: Mapping[int, int], i: int, rate: int, coming: Sequence[tuple[int, int]]
-    ) -> tuple[int, int]:
-        """What links bring to a machine, and how much they may take to those that come next."""
+    def _put(
+        self,
+        block: Block,
+        layers: int,
+        start: int,
+        last: Mapping[int, int],
+        left: list[list[int]],
+        coming: Sequence[Lane],
+    ) -> _Put:
+        """Choose machines for a block, lane by lane."""
+        rates, ranges, ends = self.problem.rates, dict[int, Range](), dict[int, int]()
+        short = onward = 0
+        for lane in block.lanes:
+            before, at = last, start
+            for k, h in zip(lane.classes, self.held(lane, layers) or [], strict=True):
+                best, chosen = (-1, 0), -1
+                for i in left[k]:
+                    if i not in ranges:
+                        arrives = sum(
+                            min(int(rates[a, i]), each, lane.rate) for a, each in before.items()
+                        )
+                        leaves = self._leaves(i, coming, left)
+                        best, chosen = max((best, chosen), ((arrives, leaves), i))
+                short, onward = short + lane.rate - best[0], onward + best[1]
+                ranges[chosen], at, before = Range(at, h), at + h, {chosen: lane.rate}
+            ends |= before
+        return _Put((-short, onward), (block, layers), ranges, ends)
+
+    def _leaves(self, i: int, coming: Sequence[Lane], left: list[list[int]]) -> int:
+        """How much may go on to lanes that come next; otherwise few ways on are better."""
         rates, taken, out = self.problem.rates, {i}, 0
-        for k, most in coming:
-            able = [j for j in self._left[k] if j not in taken]
+        if not coming:
+            return -sum(int((rates[i, own] > 0).sum()) for own in left)
+        for lane in coming:
+            able = [j for j in left[lane.classes[0]] if j not in taken]
             best = max(able, key=lambda j: rates[i, j], default=i)
             taken.add(best)
-            out += min(int(rates[i, best]), most)
-        return sum(min(int(rates[a, i]), each, rate) for a, each in before.items()), out
+            out += min(int(rates[i, best]), lane.rate)
+        return out
 
     def _trimmed(self, blocks: list[Block], rng: np.random.Generator) -> list[int] | None:
         """How many layers each block holds, where they hold more than all together."""

@@ -130,7 +130,7 @@ class PriceSearch:
             if found is None or found.charge > whole.sum():
                 return True, prices
             uses = np.bincount(classes, self._uses(found, record))
-            worth, each = lp.add(uses)
+            worth, each = lp.add(uses.astype(np.float64))
             if worth <= 1.0:
                 break
             prices = each[classes]
@@ -158,7 +158,8 @@ class PriceSearch:
 
 def to_integers(prices: Floats) -> Ints:
     """Prices of a sum of about `WORTH`."""
-    return np.floor(np.maximum(prices, 0.0) * (WORTH / prices.sum())).astype(np.int64)
+    whole: Ints = np.floor(np.maximum(prices, 0.0) * (WORTH / prices.sum())).astype(np.int64)
+    return whole
 
 
 @kernel
@@ -173,18 +174,18 @@ def _cover(charges: Ints, units: Ints, most: int) -> Ints:
     return table
 
 
-def _compiled(items: Sequence[Item], most: int) -> Ints:
+def _compiled(items: Sequence[Item], most: int) -> list[int]:
     columns = np.array([(item.charge, item.units) for item in items]).T
-    return _cover(columns[0].copy(), columns[1].copy(), most)
+    return [*_cover(columns[0].copy(), columns[1].copy(), most).tolist()]
 
 
 class _Record:
     """Tables of covers, and the items of the cheapest ones."""
 
     def __init__(self) -> None:
-        self.tables = list[tuple[Sequence[Item], Ints]]()
+        self.tables = list[tuple[Sequence[Item], list[int]]]()
 
-    def __call__(self, items: Sequence[Item], most: int) -> Ints:
+    def __call__(self, items: Sequence[Item], most: int) -> list[int]:
         table = _compiled(items, most)
         self.tables.append((items, table))
         return table

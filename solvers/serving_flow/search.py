@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from placegap.instances.kernels.array_types import Floats
+from placegap.instances.objectives.flow.brute_force import MOST_LAYERS, best_ranges, count_plans
 from placegap.instances.objectives.flow.referee import plan_of, problem_of, ranges_of
 from placegap.instances.problem import ServingFlow
 from placegap.instances.problem.flow_problem import Ranges
@@ -28,8 +29,9 @@ from placegap.solvers.solving.run_method import run_method
 PRICES, BLOCKS, MOVES = "flow-prices", "flow-blocks", "flow-moves"
 NEAR = 1e-4  # relative width of the rates between which blocks are tried
 FIRST_STEP = 0.002  # of the bound
-PLACINGS = 8  # ways to choose machines for the same blocks
-FEW_STEPS, STEPS = 4_000, 50_000  # moves after a placing, and of one walk: 4 to 200 us each
+PLACINGS = 4  # ways to choose machines for the same blocks
+FEW_STEPS, STEPS = 20_000, 200_000  # moves after a placing, and of one walk: 2 to 20 us each
+MOST_PLANS = 2**17  # are enumerated, in half a second
 FEW_MACHINES = 8  # Helix's MILP proves more of as many; of 12 it does not end
 WALKS = 40  # from the best plan, with other seeds
 
@@ -111,7 +113,9 @@ class _Search:
         for order in blocks.orders():
             self.clock.check()
             parts = blocks.choose(order, min(MIP_S, self.clock.left_s or MIP_S))
-            for seed in range(PLACINGS if parts is not None else 0):
+            if parts is None:
+                continue
+            for seed in range(PLACINGS):
                 ranges = blocks.place(parts, self.task.limits.seed + seed)
                 found = self._moved(ranges, FEW_STEPS, seed, rate)
                 yield found
@@ -142,12 +146,17 @@ class _Search:
             self._moved(self.ranges, STEPS, seed, self.known.bound.value)
 
     def enumerate(self) -> None:
-        """Helix's MILP, where machines are few."""
+        """All plans, or Helix's MILP, where machines are few."""
+        rules, form = self.task.semantics, {"form": "as_published"}
+        if count_plans(self.problem) <= MOST_PLANS and self.problem.num_layers <= MOST_LAYERS:
+            best = best_ranges(self.task.instance, rules)
+            if best is not None:
+                self.known.offer_plan(self.task, best[1])
+                self.known.prove(Bound(best[0], "brute-force"))
         few = self.problem.num_machines <= FEW_MACHINES and not self.problem.partial
-        if self.is_over or not few:
+        if self.is_over or not few or not self.value:
             return
         say("solving Helix's MILP")
-        rules, form = self.task.semantics, {"form": "as_published"}
         incumbent, left_s = self.known.plan, self.clock.left_s
         found = run_method(
             self.task.instance, rules, "helix", form, incumbent=incumbent, time_limit_s=left_s
