@@ -113,12 +113,10 @@ def load_serving(raw: Any, path: str | Path) -> Document:
         if a in (b, SINK) or b == SOURCE:
             raise InputError(f"links[{at}]: leads from {pair[0]!r} to {pair[1]!r}", path)
         links[a, b] = rate
-    stated_ends = {number for pair in links for number in pair if number < 0}
-    if stated_ends:
-        for i in range(len(machines)):
-            for side, pair in ((SOURCE, (SOURCE, i)), (SINK, (i, SINK))):
-                if side not in stated_ends:
-                    links[pair] = MOST_RATE
+    named = {number for ends in links for number in ends if number < 0}
+    for i in range(len(machines)) if named else ():
+        links |= {} if SOURCE in named else {(SOURCE, i): MOST_RATE}
+        links |= {} if SINK in named else {(i, SINK): MOST_RATE}
     tables = {kind: tuple(map(whole, file.kinds[kind])) for kind in file.machines}
     problem = FlowProblem(file.layers, tuple(machines), tables, links, file.partial_inference)
     name = file.name or Path(path).stem
