@@ -11,9 +11,9 @@ or those of two that a link of F joins: both in one group. So between single lay
 groups some layer is held by several machines. Where it is one layer alone, each of its machines
 has all of its tokens over one link between groups, or sends them over one: it passes no more than
 the largest such link. A *cover of all layers* tells how many layers of each group are single, no
-more than its machines do alone, and what covers the others; the cheapest one is a small dynamic
-program over groups. By hand, two machines that pass 10 with one layer, 6 with two, joined by a
-link of 5, and three layers: a rate above 6 needs a single layer of each, and a layer for both.
+more than its machines do alone, and what covers the others; the cheapest one follows from a few
+sums. By hand, two machines that pass 10 with one layer and hold no more, a link of 5, two layers:
+above 5 only one layer is single, and both pass the other one, which takes three machines.
 
 The best prices solve an LP with a row for each cover: maximize the price of the cheapest cover
 where all machines are worth 1. Rows are added one by one.
