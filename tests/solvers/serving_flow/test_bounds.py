@@ -98,4 +98,4 @@ def test_no_bound_is_below_and_no_plan_above_brute_force() -> None:
     # `python -m references.serving_bounds 500` compares as many
     number, optimal = compare(1, 20, machines=4)
     assert number == 20
-    assert optimal >= 15
+    assert optimal == 20
