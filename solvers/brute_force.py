@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from placegap.instances.objectives.flow.brute_force import MOST_LAYERS, best_ranges, count_plans
 from placegap.instances.objectives.hybrid.checks import check_hybrid
 from placegap.instances.objectives.max_load.checks import why_not_two_levels
 from placegap.instances.objectives.staged_plans import (
@@ -41,6 +40,7 @@ from placegap.instances.problem import (
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
+from placegap.solvers.serving_flow.every_plan import MOST_LAYERS, best_ranges, count_plans
 
 MOST_OPS, MOST_LOADED_OPS = 8, 10
 MOST_PLACEMENTS = 2**20

@@ -607,7 +607,7 @@ def report(options: PlaceOptions, instance: Instance, result: Result, extras: Ex
             output().print(f"second  {opinion.verdict}: {opinion.sentence}")
         if certificate is not None:
             output().print(f"certified {certificate_line(certificate)}")
-        if kept != "op":
+        if kept != "op" and not result.semantics.holds_ranges:
             costs = "kept whole; --price-layers prints what that costs"
             output().print(f"{kept:<7} {costs if price is None else price_line(price)}")
         for each in said:

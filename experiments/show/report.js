@@ -8,6 +8,7 @@ const clamp = (x, a, b) => Math.min(b, Math.max(a, x));
 const hue = k => `hsl(${Math.round(210 + k * 137.508) % 360} 52% ${css("level")})`;
 
 function time(ns) {
+  if (D.unit !== "ns") return `${Math.round(ns)} ${D.unit}`;
   const units = [["s", 1e9], ["ms", 1e6], ["us", 1e3]];
   for (const [unit, size] of units) if (Math.abs(ns) >= size) return `${+(ns / size).toPrecision(4)} ${unit}`;
   return `${Math.round(ns)} ns`;

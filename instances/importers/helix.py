@@ -27,7 +27,7 @@ TERM = re.compile(r"([+-]?) ?([\d.]+(?:e[+-]?\d+)?)? ?([a-z]\w*)")
 ENDS = {"source": SOURCE, "sink": SINK}
 
 
-class Row(NamedTuple):
+class LpRow(NamedTuple):
     """A row of an LP file."""
 
     terms: dict[str, Decimal]
@@ -35,7 +35,7 @@ class Row(NamedTuple):
     right: Decimal
 
 
-def lp_rows(text: str) -> Iterator[tuple[str, Row]]:
+def lp_rows(text: str) -> Iterator[tuple[str, LpRow]]:
     """Name and content of each row of an LP file that Gurobi wrote."""
     body = text[text.index("Subject To") : text.index("Bounds")]
     _, *parts = ROW.split(body)
@@ -45,7 +45,7 @@ def lp_rows(text: str) -> Iterator[tuple[str, Row]]:
             variable: Decimal(f"{sign}{number or 1}")
             for sign, number, variable in TERM.findall(left)
         }
-        yield name, Row(terms, sense, Decimal(right.strip()))
+        yield name, LpRow(terms, sense, Decimal(right.strip()))
 
 
 def is_helix(data: bytes) -> bool:

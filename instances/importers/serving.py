@@ -10,7 +10,8 @@ The file states layers, the throughput of each kind with 1, 2, .. layers, machin
       - {from: left, to: right, tokens_per_s: 610.35}  # in place of what was said of it above
       - {from: source, to: A100-0, tokens_per_s: 5e8}
 
-Links of ``source`` and ``sink`` may be left out altogether: then tokens enter and leave everywhere.
+Where no link of ``source`` is stated, tokens enter everywhere, and without one of ``sink`` they
+leave everywhere.
 """
 
 from __future__ import annotations
@@ -112,6 +113,10 @@ def load_serving(raw: Any, path: str | Path) -> Document:
         if a in (b, SINK) or b == SOURCE:
             raise InputError(f"links[{at}]: leads from {pair[0]!r} to {pair[1]!r}", path)
         links[a, b] = rate
+    for end in (SOURCE, SINK) if any(min(pair) < 0 for pair in links) else ():
+        if not any(end in pair for pair in links):
+            either = [(end, i) if end == SOURCE else (i, end) for i in range(len(machines))]
+            links |= dict.fromkeys(either, MOST_RATE)
     tables = {kind: tuple(map(whole, file.kinds[kind])) for kind in file.machines}
     problem = FlowProblem(file.layers, tuple(machines), tables, links, file.partial_inference)
     name = file.name or Path(path).stem

@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 
 from placegap.instances.kernels.array_types import Floats
-from placegap.instances.objectives.flow.brute_force import MOST_LAYERS, best_ranges, count_plans
 from placegap.instances.objectives.flow.referee import plan_of, problem_of, ranges_of
 from placegap.instances.problem import ServingFlow
 from placegap.instances.problem.flow_problem import Ranges
@@ -20,6 +19,7 @@ from placegap.solvers.core.progress import Known, report, reporter, say
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.serving_flow.blocks import MIP_S, Blocks
+from placegap.solvers.serving_flow.every_plan import MOST_LAYERS, best_ranges, count_plans
 from placegap.solvers.serving_flow.flow import flow_of, machines_of
 from placegap.solvers.serving_flow.moves import improve
 from placegap.solvers.serving_flow.prices import PriceSearch

@@ -11,7 +11,12 @@ from placegap.experiments.show.memory_levels import levels_of
 from placegap.experiments.show.objectives.base import Homes, Judged, Parts, Row, Words, shares
 from placegap.experiments.show.place_report import unused
 from placegap.experiments.show.timeline import Bar, Timeline
-from placegap.instances.objectives.flow.referee import Flow, largest_flow, problem_of, ranges_of
+from placegap.instances.objectives.flow.referee import (
+    LargestFlow,
+    largest_flow,
+    problem_of,
+    ranges_of,
+)
 from placegap.instances.problem import Evaluation, Instance, ServingFlow
 from placegap.instances.problem.flow_problem import SINK, SOURCE, UNITS, FlowProblem, Range, Ranges
 
@@ -29,7 +34,7 @@ class Serving(NamedTuple):
 
     problem: FlowProblem
     ranges: Ranges
-    flow: Flow
+    flow: LargestFlow
     number: Mapping[str, int]  # of machines, by name
 
     @classmethod

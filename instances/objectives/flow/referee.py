@@ -31,7 +31,7 @@ from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.referee.rules import PlanError, check_shape, foreign_fields
 
 
-class Flow(NamedTuple):
+class LargestFlow(NamedTuple):
     """A largest flow: its value, and what passes over each link that carries something."""
 
     value: int
@@ -60,7 +60,7 @@ def evaluate(instance: Instance, plan: Plan, rules: ServingFlow) -> Evaluation:
     problem = problem_of(instance, rules)
     ranges = ranges_of(instance, plan)
     broken = tuple(_broken(problem, ranges))
-    flow = Flow(0, {}) if broken else largest_flow(problem, ranges)
+    flow = LargestFlow(0, {}) if broken else largest_flow(problem, ranges)
     number = {machine.name: i for i, machine in enumerate(problem.machines)}
     uses = []
     for k, device in enumerate(instance.cluster.devices):
@@ -129,7 +129,7 @@ def _broken(problem: FlowProblem, ranges: Ranges) -> list[Violation]:
     return found
 
 
-def largest_flow(problem: FlowProblem, ranges: Ranges) -> Flow:
+def largest_flow(problem: FlowProblem, ranges: Ranges) -> LargestFlow:
     """A largest flow of ranges that each fit their machine."""
     import networkx as nx  # loaded when used: a tenth of a second
 
@@ -150,4 +150,4 @@ def largest_flow(problem: FlowProblem, ranges: Ranges) -> Flow:
         for (b, _), rate in out.items()
         if rate
     }
-    return Flow(int(value), links)
+    return LargestFlow(int(value), links)

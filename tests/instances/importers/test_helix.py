@@ -12,7 +12,7 @@ from placegap.instances.files.document import load_document, save_document
 from placegap.instances.files.plan_file import load_stated_plan, save_plan
 from placegap.instances.importers.helix import load_helix, load_ranges
 from placegap.instances.objectives.flow.referee import plan_of
-from placegap.instances.problem.flow_problem import SINK, SOURCE, UNITS
+from placegap.instances.problem.flow_problem import MOST_RATE, SINK, SOURCE, UNITS
 
 HELIX = SHARED / "instances" / "helix"
 needs_helix = needs_inputs("helix", "it holds files of github.com/Thesys-lab/Helix-ASPLOS25")
@@ -122,6 +122,11 @@ def test_yaml_states_rates_in_tokens_per_second(tmp_path: Path) -> None:
     assert found.links[1, 2] == 10_250_000
     assert {pair for pair in found.links if min(pair) < 0} == {(SOURCE, 0), (2, SINK)}
     assert document.semantics == ServingFlow()
+    # without a link to the sink tokens leave everywhere
+    text = GOOD.replace("  - {from: right, to: sink, tokens_per_s: 100}\n", "")
+    links = load_model(read(tmp_path, text)).instance().flow_problem.links
+    assert [links.get((i, SINK)) for i in range(3)] == [MOST_RATE] * 3
+    assert [pair for pair in links if SOURCE in pair] == [(SOURCE, 0)]
 
 
 @pytest.mark.parametrize(
