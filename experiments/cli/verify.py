@@ -178,6 +178,8 @@ def _certificate_line(verdict: Verdict) -> str:
     if verdict.semantics is None or verdict.bound_ns is None:
         return f"the certificate does NOT hold: {verdict.reason}"
     bound = f"no plan is below {format_ns(verdict.bound_ns)} ({verdict.bound_ns} ns)"
+    if verdict.semantics.is_maximized:
+        bound = f"no plan is above {verdict.semantics.text(verdict.bound_ns)}"
     return f"the certificate holds: {bound}, {verdict.semantics.label} ({verdict.kind}, checked)"
 
 

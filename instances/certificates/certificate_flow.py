@@ -18,12 +18,30 @@ machines or more.
 
 from __future__ import annotations
 
+import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from graphlib import TopologicalSorter
+from itertools import pairwise
 from math import inf
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING or __package__:
+    from placegap.instances.certificates.certificate_checker import (
+        MALFORMED,
+        Rejected,
+        digest,
+        main,
+        need,
+        vector,
+        whole,
+    )
+else:  # both files alone, beside each other
+    from certificate_checker import MALFORMED, Rejected, digest, main, need, vector, whole
 
 Table = Sequence[int]  # the cheapest cover of 0, 1, .. units
 SOURCE, SINK = -2, -1
+MOST_RATE = 10**15  # of links that a cluster does not limit
 
 
 class Item(NamedTuple):
@@ -161,3 +179,91 @@ def _several(items: list[Item], need: int, cover: Cover) -> Any:
     alone = min(item.charge for item in items)
     rest = [(item.charge, max(0, need - item.units)) for item in items]
     return min(charge + (table[left] if left else alone) for charge, left in rest)
+
+
+def terms_of(document: Any) -> FlowTerms:
+    """What the file of an instance says of layers, machines and links."""
+    graph, cluster = document["graph"], document["cluster"]
+    ops, edges, stated = graph["ops"], graph.get("edges", []), graph.get("throughputs")
+    layer = {op["name"]: op.get("colocation") or i for i, op in enumerate(ops)}
+    need(len(layer) == len(ops), "two ops have one name")
+    behind = {(layer[e["producer"]], layer[e["consumer"]]) for e in edges}
+    order = TopologicalSorter[Any](dict.fromkeys(layer.values(), ()))
+    for a, b in behind:
+        if a != b:
+            order.add(b, a)
+    row = [*order.static_order()]
+    need(behind.issuperset(pairwise(row)), "its layers are not in a row")
+    at = {own: number for number, own in enumerate(row)}
+    tensors = dict[Any, tuple[int, int, int]]()  # the layers that each joins, and its bytes
+    for number, e in enumerate(edges):
+        a, b = at[layer[e["producer"]]], at[layer[e["consumer"]]]
+        key = e["producer"], e.get("tensor") or number
+        tensors[key] = a, max(b, tensors.get(key, (a, b, 0))[1]), whole(e.get("bytes", 0))
+    crossing = [sum(n for a, b, n in tensors.values() if a <= cut < b) for cut in range(len(row))]
+    batch = graph.get("provenance", {}).get("parameters", {}).get("batch")
+    tokens = batch if isinstance(batch, int) and not stated else 1
+
+    def table(device: Any) -> list[int]:
+        """What a device passes with 1, 2, .. layers, as far as it holds them."""
+        if stated:
+            return [*map(whole, stated.get(device["kind"], []))]
+        times, sizes, room = [0] * len(row), [0] * len(row), device.get("memory_bytes")
+        for op in ops:
+            if device["kind"] not in op.get("time_ns", {}):
+                return []
+            times[at[layer[op["name"]]]] += whole(op["time_ns"][device["kind"]])
+            sizes[at[layer[op["name"]]]] += whole(op.get("resident_bytes", 0))
+        found = list[int]()
+        for h in range(1, len(row) + 1):
+            time, size = (
+                max(sum(each[s : s + h]) for s in range(len(row) - h + 1))
+                for each in (times, sizes)
+            )
+            if room is not None and size > room:
+                break
+            found.append(tokens * 10**15 // max(1, time))
+        return found
+
+    tables = {device["name"]: table(device) for device in cluster["devices"]}
+    machines = {name: i for i, name in enumerate(name for name, own in tables.items() if own)}
+    links: dict[tuple[int, int], int] = defaultdict(int)
+    for link in cluster.get("links", []):
+        ends = machines.get(link["source"], SOURCE), machines.get(link["target"], SINK)
+        width, size = whole(link["bandwidth_bytes_per_s"]), max(crossing)
+        if ends != (SOURCE, SINK):
+            links[ends] += width * tokens * 10**6 // size if size else MOST_RATE
+    if len(machines) == len(tables):  # all are at both ends
+        for i in machines.values():
+            links[SOURCE, i] = links[i, SINK] = MOST_RATE
+    held = [own for own in tables.values() if own]
+    return FlowTerms(len(row), held, {ends: min(r, MOST_RATE) for ends, r in links.items()})
+
+
+def check(document: Any, certificate: Any, tick: Callable[[], None] = lambda: None) -> None:
+    """Reject what does not prove its bound."""
+    try:
+        graph, cluster, proof = document["graph"], document["cluster"], certificate["proof"]
+        parts = {"devices": cluster["devices"], "ops": graph["ops"]}
+        parts |= {"edges": graph.get("edges", []), "links": cluster.get("links", [])}
+        head = certificate["format"], certificate["version"], proof["kind"]
+        need(head == ("placegap-certificate", 1, "prices"), "it is not a certificate by prices")
+        own = digest(parts, graph.get("throughputs"))
+        need(certificate["instance_hash"] == own, "it is for another instance")
+        rules, bound = certificate["semantics"], whole(certificate["bound_ns"], least=1)
+        need(rules["objective"] == "serving_flow", "prices prove nothing about this objective")
+        terms = terms_of(document)
+        prices, grid = vector(proof["prices"], len(terms.tables)), whole(proof["grid"], 10**6, 1)
+        tick()
+        least = terms.cheapest(bound, prices, grid)
+        why = f"layers charge {least and least.charge}, and machines pay {sum(prices)}"
+        need(least is None or least.charge > sum(prices), why)
+    except Rejected:
+        raise
+    except MALFORMED as e:
+        raise Rejected(f"it is malformed: {type(e).__name__} {str(e)[:60]!r}") from None
+
+
+if __name__ == "__main__":
+    unit = "millionths of a token per second"
+    sys.exit(main(sys.argv[1:], check, "plan passes more than", unit))

@@ -11,7 +11,7 @@ one link that passes the lane's rate.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, combinations_with_replacement, pairwise, permutations
 from math import comb
 from typing import NamedTuple
@@ -51,15 +51,6 @@ class Block(NamedTuple):
     layers: int
     lanes: tuple[Lane, ...]
     uses: Uses
-
-
-class _Put(NamedTuple):
-    """Machines for a block: what their links lack and bring, their ranges, and where it ends."""
-
-    reach: tuple[int, int]
-    of: tuple[Block, int]
-    ranges: dict[int, Range]
-    ends: dict[int, int]
 
 
 class Blocks:
@@ -239,68 +230,26 @@ class Blocks:
         return ways.get(layers)
 
     def place(self, parts: list[list[Block]], seed: int) -> Ranges | None:
-        """Ranges of machines for blocks: next comes the block, and the machine, of best links."""
-        rng = np.random.default_rng(seed)
-        parts = [[part[at] for at in rng.permutation(len(part))] for part in parts]
-        sizes = self._trimmed([*chain.from_iterable(parts)], rng)
+        """Ranges of machines for blocks: of each class, those with the best links from the last."""
+        rng, rates = np.random.default_rng(seed), self.problem.rates
+        blocks = [part[at] for part in parts for at in rng.permutation(len(part))]
+        sizes = self._trimmed(blocks, rng)
         if sizes is None:
             return None
-        each = iter(sizes)
-        waiting = [[(block, next(each)) for block in part] for part in parts]
         left = [[own[at] for at in rng.permutation(len(own))] for own in self.of_class]
         ranges: list[Range | None] = [None] * self.problem.num_machines
-        last, start = {SOURCE: self.rate}, 0
-        for part, after in zip(waiting, [*waiting[1:], []], strict=True):
-            while part:
-                coming = after[0][0].lanes if after and len(part) == 1 else ()
-                tried = [self._put(*one, start, last, left, coming) for one in dict.fromkeys(part)]
-                best = max(tried, key=lambda put: put.reach)
-                part.remove(best.of)
-                for i, held in best.ranges.items():
-                    ranges[i] = held
-                left = [[i for i in own if i not in best.ranges] for own in left]
-                last, start = best.ends, start + best.of[1]
+        last, start = [SOURCE], 0
+        for block, layers in zip(blocks, sizes, strict=True):
+            ends = list[int]()
+            for lane in block.lanes:
+                before, at = last, start
+                for k, h in zip(lane.classes, self.held(lane, layers) or [], strict=True):
+                    reach = np.minimum(rates[np.ix_(before, left[k])], lane.rate).sum(axis=0)
+                    i = left[k].pop(int(reach.argmax()))
+                    ranges[i], at, before = Range(at, h), at + h, [i]
+                ends += before
+            last, start = ends, start + layers
         return tuple(ranges)
-
-    def _put(
-        self,
-        block: Block,
-        layers: int,
-        start: int,
-        last: Mapping[int, int],
-        left: list[list[int]],
-        coming: Sequence[Lane],
-    ) -> _Put:
-        """Choose machines for a block, lane by lane."""
-        rates, ranges, ends = self.problem.rates, dict[int, Range](), dict[int, int]()
-        short = onward = 0
-        for lane in block.lanes:
-            before, at = last, start
-            for k, h in zip(lane.classes, self.held(lane, layers) or [], strict=True):
-                best, chosen = (-1, 0), -1
-                for i in left[k]:
-                    if i not in ranges:
-                        arrives = sum(
-                            min(int(rates[a, i]), each, lane.rate) for a, each in before.items()
-                        )
-                        leaves = self._leaves(i, coming, left)
-                        best, chosen = max((best, chosen), ((arrives, leaves), i))
-                short, onward = short + lane.rate - best[0], onward + best[1]
-                ranges[chosen], at, before = Range(at, h), at + h, {chosen: lane.rate}
-            ends |= before
-        return _Put((-short, onward), (block, layers), ranges, ends)
-
-    def _leaves(self, i: int, coming: Sequence[Lane], left: list[list[int]]) -> int:
-        """How much may go on to lanes that come next; otherwise few ways on are better."""
-        rates, taken, out = self.problem.rates, {i}, 0
-        if not coming:
-            return -sum(int((rates[i, own] > 0).sum()) for own in left)
-        for lane in coming:
-            able = [j for j in left[lane.classes[0]] if j not in taken]
-            best = max(able, key=lambda j: rates[i, j], default=i)
-            taken.add(best)
-            out += min(int(rates[i, best]), lane.rate)
-        return out
 
     def _trimmed(self, blocks: list[Block], rng: np.random.Generator) -> list[int] | None:
         """How many layers each block holds, where they hold more than all together."""

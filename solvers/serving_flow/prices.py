@@ -11,9 +11,9 @@ or those of two that a link of F joins: both in one group. So between single lay
 groups some layer is held by several machines. Where it is one layer alone, each of its machines
 has all of its tokens over one link between groups, or sends them over one: it passes no more than
 the largest such link. A *cover of all layers* tells how many layers of each group are single, no
-more than its machines do alone, and what covers the others; the cheapest one is a small dynamic
-program over groups. By hand, two machines that pass 10 with one layer, 6 with two, joined by a
-link of 5, and three layers: a rate above 6 needs a single layer of each, and a layer for both.
+more than its machines do alone, and what covers the others; the cheapest one follows from a few
+sums. By hand, two machines that pass 10 with one layer and hold no more, a link of 5, two layers:
+above 5 only one layer is single, and both pass the other one, which takes three machines.
 
 The best prices solve an LP with a row for each cover: maximize the price of the cheapest cover
 where all machines are worth 1. Rows are added one by one.
@@ -21,6 +21,7 @@ where all machines are worth 1. Rows are added one by one.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -38,8 +39,10 @@ from placegap.solvers.core.clock import Clock
 # Units of a rate, first and last: with 4,000 the bound on 42 machines of 7 kinds is 0.03 % higher
 # than with 20,000, and its search takes a fifth of the time.
 GRIDS = (4_000, 20_000)
-NEAR = (1e-4, 1e-7)  # relative widths at which the bisection ends, on each grid
+NEAR = (1e-4, 1e-6)  # relative widths at which the bisection ends, on each grid
 WORTH = 10**9  # all prices together: charges are rounded down to integers
+ENOUGH = 1e-3  # relative gap at which the value of a plan is tried as a bound
+MOST_COVERS = 300  # of earlier rates that an LP begins with
 MOST_ROUNDS = 200  # covers that are looked at for one rate
 
 
@@ -63,6 +66,7 @@ class PriceSearch:
     def __init__(self, problem: FlowProblem, clock: Clock) -> None:
         self.problem, self.clock, self.terms = problem, clock, terms_of(problem)
         self.rounds = 0
+        self._covers = deque[tuple[int, Floats]](maxlen=MOST_COVERS)  # bounds, and what they use
         self.best: Proof | None = None
 
     def work_bound(self) -> int:
@@ -90,18 +94,21 @@ class PriceSearch:
             return
         prices = np.array(self.works(high), float)
         for grid, near in zip(GRIDS, NEAR, strict=True):
-            trial = high
+            trial, step = high, near
             while True:
-                refuted, prices = self.refute(trial, prices, grid)
-                if refuted:
+                tried = self.refute(trial, prices, grid)
+                if tried is not None:
+                    prices = tried
                     high = self._least(low, trial, prices, grid)
                     self.best = Proof(high, grid, tuple(to_integers(prices).tolist()))
                     yield self.best
                 else:
-                    low = max(low, trial)
+                    low, step = max(low, trial), 1.0  # from here on by halves
                 if high - low <= max(1, near * high):
                     break
-                trial = low if trial == high and low == least else (low + high) // 2
+                is_near = trial == high and high - low <= ENOUGH * high
+                trial = low if is_near else max((low + high) // 2, int(high * (1 - step)))
+                step *= 4
             low = max(1, least)
 
     def _refutes(self, bound: int, prices: Ints, grid: int) -> bool:
@@ -118,23 +125,28 @@ class PriceSearch:
             low, high = (low, middle) if self._refutes(middle, whole, grid) else (middle, high)
         return high
 
-    def refute(self, bound: int, prices: Floats, grid: int) -> tuple[bool, Floats]:
-        """Whether some prices prove a bound, and the last ones tried, from given ones on."""
+    def refute(self, bound: int, prices: Floats, grid: int) -> Floats | None:
+        """Prices that prove a bound, by a search from given ones; None if there are none."""
         classes = self._classes(bound + 1)
         lp = _PricesLp(np.bincount(classes))
+        for at, uses in self._covers:
+            if at >= bound:  # what covers more covers this, too
+                lp.add(np.bincount(classes, uses).astype(np.float64))
         for _ in range(MOST_ROUNDS):
             self.clock.check()
             self.rounds += 1
             whole, record = to_integers(prices), _Record()
             found = self.terms.cheapest(bound, whole.tolist(), grid, record)
             if found is None or found.charge > whole.sum():
-                return True, prices
-            uses = np.bincount(classes, self._uses(found, record))
-            worth, each = lp.add(uses.astype(np.float64))
+                return prices
+            uses = self._uses(found, record)
+            self._covers.append((bound, uses))
+            lp.add(np.bincount(classes, uses).astype(np.float64))
+            worth, each = lp.solve()
             if worth <= 1.0:
                 break
             prices = each[classes]
-        return False, prices
+        return None
 
     def _uses(self, found: Cheapest, record: _Record) -> Floats:
         """The share of each machine that the cheapest layers use."""
@@ -221,10 +233,13 @@ class _PricesLp:
         highs.addRow(1.0, 1.0, self.num, columns[:-1], counts.astype(float))
         self._columns = columns
 
-    def add(self, uses: Floats) -> tuple[float, Floats]:
-        """Add a cover by what it uses of each class: the charge of the cheapest, and the prices."""
+    def add(self, uses: Floats) -> None:
+        """Add a cover by what it uses of each class."""
         values = np.append(-uses, 1.0)
         self._highs.addRow(-highspy.kHighsInf, 0.0, self.num + 1, self._columns, values)
+
+    def solve(self) -> tuple[float, Floats]:
+        """What the cheapest cover charges, and the prices."""
         self._highs.run()
         found = np.array(self._highs.getSolution().col_value)
         return float(found[-1]), found[:-1]

@@ -17,7 +17,7 @@ from placegap.solvers.core.clock import USUAL_S, Clock, LimitReached
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.progress import Known, report, reporter, say
 from placegap.solvers.core.registry import method
-from placegap.solvers.core.result import Bound, Outcome
+from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.serving_flow.blocks import MIP_S, Blocks
 from placegap.solvers.serving_flow.every_plan import MOST_LAYERS, best_ranges, count_plans
 from placegap.solvers.serving_flow.flow import flow_of, machines_of
@@ -195,6 +195,11 @@ def run(task: Task[ServingFlow], params: Params) -> Outcome:
     Helix's MILP closes the gap on a few machines.
     """
     search = _Search(task, "serving-flow")
+    problem = search.problem
+    held = sum(map(problem.most_layers, range(problem.num_machines)))
+    if held < problem.num_layers:
+        said = f"all machines together hold at most {held} of {problem.num_layers} layers"
+        return Outcome(bound=no_plan(), message=said)
     rows, blocks = partial(search.choose_blocks, alone=True), search.choose_blocks
     return search.run(search.start, rows, search.prove, blocks, search.enumerate, search.move)
 
