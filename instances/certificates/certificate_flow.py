@@ -44,7 +44,7 @@ SOURCE, SINK = -2, -1
 MOST_RATE = 10**15  # of links that a cluster does not limit
 
 
-class Item(NamedTuple):
+class PricedItem(NamedTuple):
     """A machine with a number of layers: what it charges to each, and the units that it passes."""
 
     charge: int
@@ -53,20 +53,20 @@ class Item(NamedTuple):
     layers: int
 
 
-class Cheapest(NamedTuple):
+class CheapestLayers(NamedTuple):
     """The layers that charge least: all together, and how many are covered by what."""
 
     charge: int
     #: Single layers, each with the machine that passes it; layers in seams, and all others.
-    singles: list[tuple[Item, int]]
+    singles: list[tuple[PricedItem, int]]
     seams: int
     others: int
 
 
-Cover = Callable[[Sequence[Item], int], Table]
+Cover = Callable[[Sequence[PricedItem], int], Table]
 
 
-def cover_table(items: Sequence[Item], most: int) -> Table:
+def cover_table(items: Sequence[PricedItem], most: int) -> Table:
     """The cheapest cover of each number of units up to `most` by items, each any times."""
     table, sizes = [0], [(item.charge, item.units) for item in items]
     for need in range(1, most + 1):
@@ -74,9 +74,9 @@ def cover_table(items: Sequence[Item], most: int) -> Table:
     return table
 
 
-def useful(items: list[Item]) -> list[Item]:
+def useful(items: list[PricedItem]) -> list[PricedItem]:
     """Those items that no other one replaces, the largest first."""
-    kept = list[Item]()
+    kept = list[PricedItem]()
     for item in sorted(items, key=lambda item: (-item.units, item.charge)):
         if item.units and (not kept or item.charge < kept[-1].charge):
             kept.append(item)
@@ -118,7 +118,7 @@ class FlowTerms:
 
     def cheapest(
         self, bound: int, prices: Sequence[int], grid: int, cover: Cover = cover_table
-    ) -> Cheapest | None:
+    ) -> CheapestLayers | None:
         """The layers that charge least where more than `bound` passes; None if none can."""
         rate = bound + 1
         group, border = self.groups(rate)
@@ -126,15 +126,15 @@ class FlowTerms:
             if sum(min(size, rate) for ends, size in self.links.items() if end in ends) < rate:
                 return None
         items, narrow, single, most = (
-            list[Item](),
-            list[Item](),
-            dict[int, Item](),
+            list[PricedItem](),
+            list[PricedItem](),
+            dict[int, PricedItem](),
             dict[int, int](),
         )
         for i, price in enumerate(prices):
             deepest = 0
             for h, passed in enumerate(self.passes(i, rate), start=1):
-                item = Item(price // h, -(-passed * grid // bound), i, h)
+                item = PricedItem(price // h, -(-passed * grid // bound), i, h)
                 items.append(item)
                 narrow.append(item._replace(units=-(-min(passed, border) * grid // bound)))
                 if passed == rate:
@@ -143,9 +143,9 @@ class FlowTerms:
             if deepest:
                 most[group[i]] = most.get(group[i], 0) + deepest
         several, seam = (_several(useful(each), grid + 1, cover) for each in (items, narrow))
-        least: Cheapest | None = None
+        least: CheapestLayers | None = None
         for singles in range(min(self.layers, sum(most.values())) + 1):
-            used, left = list[tuple[Item, int]](), singles
+            used, left = list[tuple[PricedItem, int]](), singles
             for group_of, item in sorted(single.items(), key=lambda pair: pair[1].charge):
                 number = min(left, most[group_of])
                 used, left = [*used, (item, number)], left - number
@@ -158,7 +158,7 @@ class FlowTerms:
             parts += [(seam, short), (several, others - short)]
             charge = sum(each * number for each, number in parts if number)
             if charge < inf and (least is None or charge < least.charge):
-                least = Cheapest(int(charge), used, short, others - short)
+                least = CheapestLayers(int(charge), used, short, others - short)
         return least
 
 
@@ -171,7 +171,7 @@ def _seams(singles: int, most: Mapping[int, int]) -> int:
     return max(0, groups - 1)
 
 
-def _several(items: list[Item], need: int, cover: Cover) -> Any:
+def _several(items: list[PricedItem], need: int, cover: Cover) -> Any:
     """The cheapest cover by two items or more."""
     if not items:
         return inf

@@ -58,7 +58,7 @@ TokensPerS = Annotated[Decimal, Field(gt=0, le=MOST_RATE // UNITS)]
 MostLayers = Annotated[int, Field(gt=0, le=10_000)]
 
 
-class LinkEntry(InstancePart):
+class ServingLink(InstancePart):
     """Links of one pair, or of every pair."""
 
     between: Literal["all"] | None = None
@@ -74,7 +74,7 @@ class ServingFile(InstancePart):
     layers: MostLayers
     kinds: dict[Name, Annotated[tuple[TokensPerS, ...], Field(min_length=1)]]
     machines: dict[Name, Annotated[Positive, Field(le=1024)] | tuple[Name, ...]]
-    links: Annotated[tuple[LinkEntry, ...], Field(min_length=1)]
+    links: Annotated[tuple[ServingLink, ...], Field(min_length=1)]
     partial_inference: bool = False
 
 

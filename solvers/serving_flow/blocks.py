@@ -3,7 +3,7 @@
 A block is a number of layers that all tokens pass: by one machine, or by lanes side by side, each
 a row of a few machines that all pass the lane's rate. Machines of one kind and group are counted
 by the MIP, and lanes that waste too much by the prices of a bound are left out, so it has some
-hundred columns and takes milliseconds. Links of the rate join machines to groups (`prices`).
+hundred columns and takes milliseconds. Links of the rate join machines to groups (`flow_prices`).
 Groups follow each other in some order; between two there is a block of lanes which each cross over
 one link that passes the lane's rate.
 """
@@ -22,9 +22,9 @@ from scipy.sparse import csr_array
 
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.problem.flow_problem import SOURCE, FlowProblem, Range, Ranges
+from placegap.solvers.bounds.flow_prices import terms_of
 from placegap.solvers.core.back_ends.outcome import THREADS
 from placegap.solvers.core.back_ends.silent_highs import silent_highs
-from placegap.solvers.serving_flow.prices import terms_of
 
 MOST_ROWS = 400  # rows of machines for a lane: of four machines if there are seven kinds
 LONGEST_ROW = 4
@@ -45,7 +45,7 @@ class Lane(NamedTuple):
     rate: int
 
 
-class Block(NamedTuple):
+class FlowBlock(NamedTuple):
     """Lanes that hold the same layers."""
 
     layers: int
@@ -53,7 +53,7 @@ class Block(NamedTuple):
     uses: Uses
 
 
-class Blocks:
+class FlowBlocks:
     """The blocks for one rate."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Blocks:
         size = Counter[int]()
         for one, work in zip(self.group, works, strict=True):
             size[one] += int(work)
-        self._found = dict[tuple[int, ...], list[Block]]()
+        self._found = dict[tuple[int, ...], list[FlowBlock]]()
         self.groups = [one for one, _ in size.most_common(MOST_GROUPS)]
 
     def deepest(self, rate: int) -> Ints:
@@ -89,14 +89,16 @@ class Blocks:
         able = [np.flatnonzero(table >= rate) for table in self.tables]
         return np.array([hs[-1] + 1 if len(hs) else 0 for hs in able])
 
-    def inside(self, group: int) -> list[Block]:
+    def inside(self, group: int) -> list[FlowBlock]:
         """The blocks of one group's machines."""
         own = [k for k, one in enumerate(self.group) if one == group]
         deep = self.deepest(self.rate)
-        single = [Block(int(deep[k]), (Lane((k,), self.rate),), ((k, 1),)) for k in own if deep[k]]
+        single = [
+            FlowBlock(int(deep[k]), (Lane((k,), self.rate),), ((k, 1),)) for k in own if deep[k]
+        ]
         return single if self.alone else single + self._lanes(own, self.rate, WASTE)
 
-    def between(self, first: int, second: int) -> list[Block]:
+    def between(self, first: int, second: int) -> list[FlowBlock]:
         """Blocks whose lanes each cross from a group to another one."""
         rates, own = self.problem.rates, [[], []]  # type: ignore[var-annotated]
         for k, one in enumerate(self.group):
@@ -137,7 +139,7 @@ class Blocks:
         waste: float,
         splits: Ints | None = None,
         able: Callable[[Lane, Lane], bool] = lambda one, two: True,
-    ) -> list[Block]:
+    ) -> list[FlowBlock]:
         """Blocks of two lanes within a rate, or of as many equal ones as are needed."""
         long = next(r for r in range(LONGEST_ROW, 0, -1) if _num_rows(len(own), r) < MOST_ROWS)
         rows = [row for r in range(1, long + 1) for row in combinations_with_replacement(own, r)]
@@ -156,7 +158,7 @@ class Blocks:
         # of blocks that use the same machines, one of most layers comes first, and of even rates
         ordered = np.concatenate(pairs)
         ordered = ordered[np.lexsort((ordered[:, 1], ordered[:, 0].round(9)))]
-        found = dict[Uses, Block]()
+        found = dict[Uses, FlowBlock]()
         for _, rate, other, both, a, b in ordered.tolist():
             last = Lane(rows[int(b)], int(other))
             lanes = (Lane(rows[int(a)], -int(rate)), *[last] * (count - 1))
@@ -164,7 +166,7 @@ class Blocks:
             uses = tuple(sorted(numbers.items()))
             fits = all(number <= len(self.of_class[k]) for k, number in uses)
             if uses not in found and fits and able(*lanes[:2]):
-                found[uses] = Block(int(both), lanes, uses)
+                found[uses] = FlowBlock(int(both), lanes, uses)
                 if len(found) == MOST_BLOCKS:
                     break
         return [*found.values()]
@@ -186,7 +188,7 @@ class Blocks:
         for length in range(len(self.groups), 0, -1):
             yield from permutations(self.groups, length)
 
-    def choose(self, order: Sequence[int], limit_s: float) -> list[list[Block]] | None:
+    def choose(self, order: Sequence[int], limit_s: float) -> list[list[FlowBlock]] | None:
         """Blocks for groups in an order, with those between them, that hold all layers."""
         parts = [self._known(order[0])]
         for pair in pairwise(order):
@@ -215,7 +217,7 @@ class Blocks:
             for at in range(len(parts))
         ]
 
-    def _known(self, *groups: int) -> list[Block]:
+    def _known(self, *groups: int) -> list[FlowBlock]:
         if groups not in self._found:
             find = self.inside if len(groups) == 1 else self.between
             self._found[groups] = find(*groups)
@@ -229,7 +231,7 @@ class Blocks:
             ways = {total + h: [*own, h] for total, own in ways.items() for h in hs.tolist()}
         return ways.get(layers)
 
-    def place(self, parts: list[list[Block]], seed: int) -> Ranges | None:
+    def place(self, parts: list[list[FlowBlock]], seed: int) -> Ranges | None:
         """Ranges of machines for blocks: of each class, those with the best links from the last."""
         rng, rates = np.random.default_rng(seed), self.problem.rates
         blocks = [part[at] for part in parts for at in rng.permutation(len(part))]
@@ -251,7 +253,7 @@ class Blocks:
             last, start = ends, start + layers
         return tuple(ranges)
 
-    def _trimmed(self, blocks: list[Block], rng: np.random.Generator) -> list[int] | None:
+    def _trimmed(self, blocks: list[FlowBlock], rng: np.random.Generator) -> list[int] | None:
         """How many layers each block holds, where they hold more than all together."""
         sizes = [block.layers for block in blocks]
         over = sum(sizes) - self.problem.num_layers
@@ -261,7 +263,7 @@ class Blocks:
         fits = all(map(self._fits, blocks, sizes))
         return sizes if over == 0 and fits else None
 
-    def _fits(self, block: Block, layers: int) -> bool:
+    def _fits(self, block: FlowBlock, layers: int) -> bool:
         return all(self.held(lane, layers) is not None for lane in block.lanes)
 
 

@@ -11,7 +11,7 @@ from placegap.instances.kernels.kernel import kernel
 from placegap.instances.objectives.flow.referee import plan_of, problem_of
 from placegap.instances.problem import Instance, Plan, ServingFlow
 from placegap.instances.problem.flow_problem import FlowProblem
-from placegap.solvers.serving_flow.flow import Machines, flow, machines_of, to_ranges
+from placegap.solvers.serving_flow.flow import MachineArrays, flow, machines_of, to_ranges
 
 MOST_LAYERS = 6
 
@@ -32,7 +32,7 @@ def best_ranges(instance: Instance, rules: ServingFlow) -> tuple[int, Plan] | No
 
 
 @kernel
-def _best(machines: Machines, most: Ints) -> tuple[int, Ints, Ints]:
+def _best(machines: MachineArrays, most: Ints) -> tuple[int, Ints, Ints]:
     """Count through the ranges of all machines; plans that hold every layer get a flow."""
     # A machine more takes nothing from a flow, so each holds something.
     n, all_layers = len(most), machines.num_layers

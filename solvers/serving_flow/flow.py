@@ -11,7 +11,7 @@ from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem.flow_problem import FlowProblem, Range, Ranges
 
 
-class Machines(NamedTuple):
+class MachineArrays(NamedTuple):
     """A problem as arrays."""
 
     #: (n, most layers) What a machine with h layers passes, at h - 1; 0 where it holds fewer.
@@ -21,14 +21,14 @@ class Machines(NamedTuple):
     partial: bool
 
 
-def machines_of(problem: FlowProblem) -> Machines:
+def machines_of(problem: FlowProblem) -> MachineArrays:
     """A problem as arrays."""
     most = max(problem.most_layers(i) for i in range(problem.num_machines))
     passes = np.zeros((problem.num_machines, most), np.int64)
     for i in range(problem.num_machines):
         for h in range(1, problem.most_layers(i) + 1):
             passes[i, h - 1] = problem.throughput(i, h)
-    return Machines(passes, problem.rates, problem.num_layers, problem.partial)
+    return MachineArrays(passes, problem.rates, problem.num_layers, problem.partial)
 
 
 def to_arrays(ranges: Ranges) -> tuple[Ints, Ints]:
@@ -44,14 +44,14 @@ def to_ranges(start: Ints, layers: Ints) -> Ranges:
     return tuple(Range(s, h) if h else None for s, h in pairs)
 
 
-def flow_of(machines: Machines, ranges: Ranges) -> int:
+def flow_of(machines: MachineArrays, ranges: Ranges) -> int:
     """The most tokens that a plan passes."""
     size = 2 * len(machines.passes) + 2
     return int(flow(machines, *to_arrays(ranges), np.zeros((size, size), np.int64)))
 
 
 @kernel(nogil=True)
-def flow(machines: Machines, start: Ints, layers: Ints, left: Ints) -> int:
+def flow(machines: MachineArrays, start: Ints, layers: Ints, left: Ints) -> int:
     """Maximum flow along shortest paths (Edmonds and Karp 1972); `left` is scratch."""
     # a machine i is an arc from node i to node n + i; source and sink are 2n and 2n + 1
     n, rates = len(machines.passes), machines.rates

@@ -7,7 +7,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import copy_to, draw, kernel
 from placegap.instances.problem.flow_problem import Ranges
-from placegap.solvers.serving_flow.flow import Machines, flow, to_arrays, to_ranges
+from placegap.solvers.serving_flow.flow import MachineArrays, flow, to_arrays, to_ranges
 
 # Of the rate wanted, by which the value may fall with a chance of 1 in e, at first. With 0.02 and
 # 0.2 walks through a network of few links end at half the flow.
@@ -15,7 +15,7 @@ FIRST_TEMPERATURE = 0.002
 
 
 def improve(
-    machines: Machines, ranges: Ranges, steps: int, seed: int, enough: int
+    machines: MachineArrays, ranges: Ranges, steps: int, seed: int, enough: int
 ) -> tuple[int, Ranges]:
     """The best plan of a walk from a given one, and its flow; it ends early at `enough`."""
     start, layers = to_arrays(ranges)
@@ -25,7 +25,7 @@ def improve(
 
 
 @kernel(nogil=True, allocates=False)
-def _lack(machines: Machines, start: Ints, layers: Ints, most: int, sums: Ints) -> int:
+def _lack(machines: MachineArrays, start: Ints, layers: Ints, most: int, sums: Ints) -> int:
     """How much of a rate links do not carry, over all layers where machines end and begin."""
     n, rates, num_layers = len(machines.passes), machines.rates, machines.num_layers
     for e in range(num_layers + 1):
@@ -57,7 +57,12 @@ def _lack(machines: Machines, start: Ints, layers: Ints, most: int, sums: Ints) 
 
 @kernel(nogil=True)
 def _walk(
-    machines: Machines, start: Ints, layers: Ints, steps: int, enough: int, rng: np.random.Generator
+    machines: MachineArrays,
+    start: Ints,
+    layers: Ints,
+    steps: int,
+    enough: int,
+    rng: np.random.Generator,
 ) -> int:
     """Anneal in place; ends with the best plan in `start` and `layers`."""
     n, num_layers = len(machines.passes), machines.num_layers

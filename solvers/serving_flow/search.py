@@ -13,16 +13,16 @@ from placegap.instances.objectives.flow.referee import plan_of, problem_of, rang
 from placegap.instances.problem import ServingFlow
 from placegap.instances.problem.flow_problem import Ranges
 from placegap.solvers.bounds.cheap_bounds import WORK
+from placegap.solvers.bounds.flow_prices import PriceSearch
 from placegap.solvers.core.clock import USUAL_S, Clock, LimitReached
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.progress import Known, report, reporter, say
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
-from placegap.solvers.serving_flow.blocks import MIP_S, Blocks
+from placegap.solvers.serving_flow.blocks import MIP_S, FlowBlocks
 from placegap.solvers.serving_flow.every_plan import MOST_LAYERS, best_ranges, count_plans
 from placegap.solvers.serving_flow.flow import flow_of, machines_of
 from placegap.solvers.serving_flow.moves import improve
-from placegap.solvers.serving_flow.prices import PriceSearch
 from placegap.solvers.serving_flow.rules import petals_ranges, swarm_ranges
 from placegap.solvers.solving.run_method import run_method
 
@@ -109,7 +109,7 @@ class _Search:
 
     def _with_rate(self, rate: int, alone: bool) -> Iterator[int]:
         """Flows of plans by blocks for a rate, until one passes it."""
-        blocks = Blocks(self.problem, rate, self._worth(), alone=alone)
+        blocks = FlowBlocks(self.problem, rate, self._worth(), alone=alone)
         for order in blocks.orders():
             self.clock.check()
             parts = blocks.choose(order, min(MIP_S, self.clock.left_s or MIP_S))
@@ -209,7 +209,7 @@ def flow_prices(task: Task[ServingFlow], params: Params) -> Outcome:
     """All layers cost more than all machines are worth, by prices of column generation.
 
     What covers a layer is a knapsack, and layers between groups of machines are covered by
-    several (`solvers/serving_flow/prices.py`).
+    several (`solvers/bounds/flow_prices.py`).
     """
     search = _Search(replace(task, incumbent=None), PRICES)
     return search.run(search.prove)
@@ -223,7 +223,7 @@ def flow_row(task: Task[ServingFlow], params: Params) -> Outcome:
 
 @method(BLOCKS, objectives=("serving_flow",), packages=("numba", "highspy"))
 def flow_blocks(task: Task[ServingFlow], params: Params) -> Outcome:
-    """Blocks in a row, each of one machine or of lanes side by side, chosen by a MIP.
+    """FlowBlocks in a row, each of one machine or of lanes side by side, chosen by a MIP.
 
     Groups of machines that large links join follow each other, with lanes across between them.
     """

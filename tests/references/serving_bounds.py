@@ -11,9 +11,9 @@ from placegap.instances import Instance, Provenance, ServingFlow, load_model
 from placegap.instances.importers.serving import as_document
 from placegap.instances.problem.flow_problem import SINK, SOURCE, FlowProblem, Machine
 from placegap.solvers import run_method
+from placegap.solvers.bounds.flow_prices import PriceSearch, terms_of
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.serving_flow.every_plan import best_ranges, count_plans
-from placegap.solvers.serving_flow.prices import PriceSearch, terms_of
 
 MOST_PLANS = 300_000
 INPUTS = SHARED / "instances" / "helix"

@@ -244,7 +244,7 @@ def _certify_flow(
     instance: Instance, semantics: ServingFlow, clock: Clock, target: float
 ) -> Certificate | None:
     """What prices of machines prove, down to the target: no plan passes more."""
-    from placegap.solvers.serving_flow.prices import PriceSearch
+    from placegap.solvers.bounds.flow_prices import PriceSearch
 
     search = PriceSearch(instance.flow_problem, clock)
     with suppress(LimitReached):

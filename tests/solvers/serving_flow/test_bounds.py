@@ -22,8 +22,8 @@ from placegap.instances.files.document import write_json
 from placegap.instances.importers.serving import as_document
 from placegap.instances.problem.flow_problem import SINK, SOURCE, UNITS, FlowProblem, Machine
 from placegap.solvers.bounds.certificates.write import certify
+from placegap.solvers.bounds.flow_prices import PriceSearch, terms_of
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.serving_flow.prices import PriceSearch, terms_of
 
 
 def proven(problem: FlowProblem) -> int:

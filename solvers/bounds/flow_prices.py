@@ -28,7 +28,7 @@ from typing import NamedTuple
 import highspy
 import numpy as np
 
-from placegap.instances.certificates.certificate_flow import Cheapest, FlowTerms, Item
+from placegap.instances.certificates.certificate_flow import CheapestLayers, FlowTerms, PricedItem
 from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem.flow_problem import FlowProblem
@@ -46,7 +46,7 @@ MOST_COVERS = 300  # of earlier rates that an LP begins with
 MOST_ROUNDS = 200  # covers that are looked at for one rate
 
 
-class Proof(NamedTuple):
+class PriceProof(NamedTuple):
     """A bound in the unit of rates, and the grid and prices that prove it."""
 
     bound: int
@@ -67,7 +67,7 @@ class PriceSearch:
         self.problem, self.clock, self.terms = problem, clock, terms_of(problem)
         self.rounds = 0
         self._covers = deque[tuple[int, Floats]](maxlen=MOST_COVERS)  # bounds, and what they use
-        self.best: Proof | None = None
+        self.best: PriceProof | None = None
 
     def work_bound(self) -> int:
         """A rate that is refuted if one more is: no machine has work beyond it."""
@@ -87,7 +87,7 @@ class PriceSearch:
         passed = (self.terms.passes(i, rate) for i in range(self.problem.num_machines))
         return [max(h * cap for h, cap in enumerate(own, start=1)) for own in passed]
 
-    def prove(self, least: int) -> Iterator[Proof]:
+    def prove(self, least: int) -> Iterator[PriceProof]:
         """Ever better bounds, down to `least` or to what prices can prove."""
         high, low = self.work_bound(), max(1, least)
         if high <= low:
@@ -100,7 +100,7 @@ class PriceSearch:
                 if tried is not None:
                     prices = tried
                     high = self._least(low, trial, prices, grid)
-                    self.best = Proof(high, grid, tuple(to_integers(prices).tolist()))
+                    self.best = PriceProof(high, grid, tuple(to_integers(prices).tolist()))
                     yield self.best
                 else:
                     low, step = max(low, trial), 1.0  # from here on by halves
@@ -148,7 +148,7 @@ class PriceSearch:
             prices = each[classes]
         return None
 
-    def _uses(self, found: Cheapest, record: _Record) -> Floats:
+    def _uses(self, found: CheapestLayers, record: _Record) -> Floats:
         """The share of each machine that the cheapest layers use."""
         uses = np.zeros(self.problem.num_machines)
         parts = [([item], number) for item, number in found.singles]
@@ -186,7 +186,7 @@ def _cover(charges: Ints, units: Ints, most: int) -> Ints:
     return table
 
 
-def _compiled(items: Sequence[Item], most: int) -> list[int]:
+def _compiled(items: Sequence[PricedItem], most: int) -> list[int]:
     columns = np.array([(item.charge, item.units) for item in items]).T
     return [*_cover(columns[0].copy(), columns[1].copy(), most).tolist()]
 
@@ -195,18 +195,18 @@ class _Record:
     """Tables of covers, and the items of the cheapest ones."""
 
     def __init__(self) -> None:
-        self.tables = list[tuple[Sequence[Item], list[int]]]()
+        self.tables = list[tuple[Sequence[PricedItem], list[int]]]()
 
-    def __call__(self, items: Sequence[Item], most: int) -> list[int]:
+    def __call__(self, items: Sequence[PricedItem], most: int) -> list[int]:
         table = _compiled(items, most)
         self.tables.append((items, table))
         return table
 
-    def covers(self) -> Iterator[list[Item]]:
+    def covers(self) -> Iterator[list[PricedItem]]:
         """The cheapest cover by two items or more, from each table."""
         for items, table in self.tables:
             alone = min(items)
-            need, chosen = len(table) - 1, list[Item]()
+            need, chosen = len(table) - 1, list[PricedItem]()
             while need > 0 or len(chosen) < 2:
                 left = [max(0, need - item.units) for item in items]
                 if not chosen:  # another one follows in any case
