@@ -9,10 +9,10 @@ from draws.tiny import SHARED, needs_inputs
 
 from placegap.instances import Instance, Provenance, ServingFlow, load_model
 from placegap.instances.importers.serving import as_document
-from placegap.instances.objectives.flow.brute_force import best_ranges, count_plans
 from placegap.instances.problem.flow_problem import SINK, SOURCE, FlowProblem, Machine
 from placegap.solvers import run_method
 from placegap.solvers.core.clock import Clock
+from placegap.solvers.serving_flow.every_plan import best_ranges, count_plans
 from placegap.solvers.serving_flow.prices import PriceSearch, terms_of
 
 MOST_PLANS = 300_000
