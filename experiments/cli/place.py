@@ -46,8 +46,13 @@ from placegap.instances.files.document import Document, save_document, write_jso
 from placegap.instances.files.output_files import attempt, is_file, reserve_outputs, write_text
 from placegap.instances.files.plan_file import describe_plan, plan_object
 from placegap.instances.problem import Instance, Plan, Semantics
-from placegap.instances.problem.modules import Granularity, is_expert, layer_of, with_granularity
-from placegap.instances.problem.semantics import BY_OBJECTIVE
+from placegap.instances.problem.modules import (
+    Granularity,
+    holds_ranges,
+    is_expert,
+    row_of_layers,
+    with_granularity,
+)
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import is_traced
 from placegap.solvers.core.clock import USUAL_S
@@ -249,15 +254,15 @@ def place_command(options: PlaceOptions) -> None:
     together = False
     if options.granularity is None and any(op.modes for op in fine.graph.ops):
         wanted = wanted._replace(whole="op")  # ops with modes are layers
-    if _holds_ranges(options.rules, fine):  # of layers, where ops name them
-        whole: Granularity = "layer" if any(layer_of(fine.graph)) else "op"
-        wanted, together = wanted._replace(whole=options.granularity or whole), True
+    if holds_ranges(fine, options.rules.objective):  # its layers are what there is to place
+        fine = row_of_layers(fine, options.rules.objective)
+        wanted = wanted._replace(whole="op")
     if wanted.whole == "experts" and not any(map(is_expert, fine.graph.ops)):
         wanted = wanted._replace(whole="layer")
     if wanted.exports:
         from placegap.experiments.running.exporting import able_exports, joins_ends
 
-        together = together or joins_ends(list(wanted.exports))
+        together = joins_ends(list(wanted.exports))
     instance = with_granularity(fine, wanted.whole, join_ends=together)
     stated = None if options.start is None else plan_file_at(options.start)
     rules = None if stated is None else stated.semantics
@@ -313,13 +318,6 @@ def place_command(options: PlaceOptions) -> None:
         raise typer.Exit(NO_PLAN)
     if result.plan is None and result.status != "bound":
         raise typer.Exit(NO_PLAN)
-
-
-def _holds_ranges(rules: Rules, instance: Instance) -> bool:
-    """Whether the objective is one of layers that several devices may hold."""
-    own = None if instance.semantics is None else instance.semantics.objective
-    kind = BY_OBJECTIVE.get(rules.objective or own or "")
-    return kind is not None and kind.holds_ranges
 
 
 def _checked(options: PlaceOptions) -> Wanted:
@@ -607,7 +605,7 @@ def report(options: PlaceOptions, instance: Instance, result: Result, extras: Ex
             output().print(f"second  {opinion.verdict}: {opinion.sentence}")
         if certificate is not None:
             output().print(f"certified {certificate_line(certificate)}")
-        if kept != "op" and not result.semantics.holds_ranges:
+        if kept != "op":
             costs = "kept whole; --price-layers prints what that costs"
             output().print(f"{kept:<7} {costs if price is None else price_line(price)}")
         for each in said:

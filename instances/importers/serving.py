@@ -113,10 +113,10 @@ def load_serving(raw: Any, path: str | Path) -> Document:
         if a in (b, SINK) or b == SOURCE:
             raise InputError(f"links[{at}]: leads from {pair[0]!r} to {pair[1]!r}", path)
         links[a, b] = rate
-    for end in (SOURCE, SINK) if any(min(pair) < 0 for pair in links) else ():
-        if not any(end in pair for pair in links):
-            either = [(end, i) if end == SOURCE else (i, end) for i in range(len(machines))]
-            links |= dict.fromkeys(either, MOST_RATE)
+    named = {number for ends in links for number in ends if number < 0}
+    for i in range(len(machines)) if named else ():
+        links |= {} if SOURCE in named else {(SOURCE, i): MOST_RATE}
+        links |= {} if SINK in named else {(i, SINK): MOST_RATE}
     tables = {kind: tuple(map(whole, file.kinds[kind])) for kind in file.machines}
     problem = FlowProblem(file.layers, tuple(machines), tables, links, file.partial_inference)
     name = file.name or Path(path).stem

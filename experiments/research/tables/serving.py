@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from time import process_time
 
 from placegap.experiments.show.figures import format_gap
 from placegap.experiments.show.rendering import markdown_grid
@@ -22,7 +23,7 @@ from placegap.solvers.core.result import relative_gap
 
 HEADS = (
     *("network", "machines", "released plan", "Helix's bound", "our plan", "our bound", "gap"),
-    *("released plan below our bound", "seconds"),
+    *("released plan below our bound", "CPU seconds"),
 )
 LIMIT_S = 10.0
 
@@ -36,7 +37,9 @@ def rows(folder: Path) -> Iterator[tuple[str, ...]]:
         problem = instance.flow_problem
         released = largest_flow(problem, load_ranges(path.with_name("ilp_sol.ini"), problem)).value
         if whole == path or not whole.exists():
+            began = process_time()
             found = run_method(instance, ServingFlow(), "auto", time_limit_s=LIMIT_S)
+            cpu_s = process_time() - began
         value, bound = found.value or 0, found.bound_value or 0
         rates = (released, problem.work_bound, value, bound)
         yield (
@@ -45,7 +48,7 @@ def rows(folder: Path) -> Iterator[tuple[str, ...]]:
             *(f"{rate / UNITS:,.1f}" for rate in rates),
             format_gap(relative_gap(value, bound) or 0.0),
             format_gap(relative_gap(released, bound) or 0.0),
-            f"{found.solve_s:.1f}",
+            f"{cpu_s:.1f}",
         )
 
 
