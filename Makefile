@@ -8,15 +8,20 @@ OUR_SWEEPS := congestion sensitivity scaling
 PAPER_STUDIES := $(filter-out %/published.yaml %/scoring.yaml,$(sort $(wildcard experiments/papers/*/*.yaml)))
 TORCH_TESTS = $(shell grep -rl "mark.torch" tests --include="test_*.py")
 PACKAGES := instances formulations solvers experiments
-# A file that is added or removed changes its folder: the strict editable install must see it.
-FOLDERS := $(shell find $(PACKAGES) -type d -not -name __pycache__)
+# A folder that is added there or removed has to be linked again.
+FOLDERS := experiments experiments/facade
 # Byte-code of what is loaded is made then: of all that is installed it takes 30 of 53 CPU s.
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt --config-settings editable_mode=strict
+# The strict editable install, which mypy needs, links each file; folders in their place show new files.
+LINK_FOLDERS = for tree in build/__editable__.placegap-*/placegap; do rm -rf "$$tree"/{instances,formulations,solvers} "$$tree"/experiments/*/; \
+	ln -s "$(CURDIR)"/{instances,formulations,solvers} "$$tree"; for folder in experiments/*/; do \
+	case $$folder in *facade*|*pycache*) ;; *) ln -s "$(CURDIR)/$${folder%/}" "$$tree/experiments";; esac; done; done
+SHELL := /bin/bash
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
 # Tests start some 150 programs: without byte-code each compiles all modules that it loads.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install study studies test test-torch test-deep bench docs pages pages-check lint types clean
+.PHONY: help install study studies test test-torch test-deep bench docs dist pages pages-check lint types clean
 
 help:
 	@echo "make study      install into .venv and run the quickstart study"
@@ -26,24 +31,29 @@ help:
 	@echo "make test-deep  thousands of random instances, bounds of arrays checked (hours)"
 	@echo "make bench      benchmarks, never part of the tests"
 	@echo "make docs       the site, in build/site"
+	@echo "make dist       a wheel and an sdist in dist, checked for a package index; nothing is uploaded"
 	@echo "make pages      what is made from results and registrations anew (pages-check: is it up to date?)"
 	@echo "make clean      remove .venv, build and results"
 
-.venv/.ready: pyproject.toml setup.py constraints.txt $(FOLDERS)
+.venv/.ready: Makefile pyproject.toml setup.py constraints.txt $(FOLDERS)
 	@echo "installing placegap into .venv (830 MB, once)"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	rm -rf build/__editable__.*
 	$(PIP_INSTALL) -e '.[plots]'
+	@$(LINK_FOLDERS)
 	@touch $@
 
 .venv/.dev: .venv/.ready
 	@echo "installing the tools for tests into .venv (650 MB more, once)"
 	$(PIP_INSTALL) -e '.[dev]'
+	@$(LINK_FOLDERS)
 	@touch $@
 
 .venv-torch/.ready: Makefile pyproject.toml setup.py constraints.txt $(FOLDERS)
 	@echo "installing placegap with PyTorch into .venv-torch (2 GB, once)"
 	test -x $(TORCH_BIN)/python || $(PYTHON) -m venv .venv-torch
 	$(subst $(BIN),$(TORCH_BIN),$(PIP_INSTALL)) -e '.[torch,onnx,gguf,measured,plots]' accelerate onnxruntime pytest pytest-xdist
+	@$(LINK_FOLDERS)
 	@touch $@
 
 install: .venv/.dev
@@ -77,6 +87,12 @@ test-torch: .venv-torch/.ready
 docs: .venv/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
+dist: .venv/.dev
+	rm -rf dist
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt 'twine>=6'
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+
 pages: .venv/.dev
 	$(BIN)/python docs/site/methods.py
 	$(BIN)/python docs/site/equations.py
@@ -99,4 +115,4 @@ bench: .venv/.dev
 	$(BIN)/python -m placegap.experiments.research.bench
 
 clean:
-	rm -rf .venv .venv-torch build results bench-results *.egg-info
+	rm -rf .venv .venv-torch build dist results bench-results *.egg-info

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from references.own_methods import methods_restored
+from references.own_methods import methods_restored, renamed
 from references.page_commands import (
     LEFT_OUT,
     Command,
@@ -81,9 +81,11 @@ def test_the_python_of_a_page_runs_and_prints_what_it_shows(page: str, folder: P
         if any(re.search(rf"^(?:from|import) {name}\b", code, re.MULTILINE) for name in NO_PYTHON):
             compile(code, page, "exec")
             continue
+        if '@method("restarts"' in code:  # what follows loads it from its file
+            continue
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(code, page, "exec"), names)
+            exec(compile(renamed(code), page, "exec"), names)
         if shown:
             assert settled(printed.getvalue()) == settled(shown)
 
@@ -283,7 +285,11 @@ def test_the_index_names_every_page() -> None:
 
 
 def keys_of_the_bibliography() -> list[str]:
-    return re.findall(r"^@\w+\{([^,]+),", (DOCS / "references.bib").read_text(), flags=re.MULTILINE)
+    return re.findall(
+        r"^@\w+\{([^,]+),",
+        (ROOT / "instances" / "data" / "references.bib").read_text(),
+        flags=re.MULTILINE,
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -294,9 +300,8 @@ def test_the_papers_that_a_page_cites_are_in_the_bibliography(page: Path) -> Non
     assert bool(section) == bool(cited)
 
 
-def test_the_page_of_references_lists_the_bibliography() -> None:
-    listed = re.findall(r"^\| `([^`]+)` \|", (DOCS / "references.md").read_text(), re.MULTILINE)
-    assert listed == sorted(set(keys_of_the_bibliography())) == keys_of_the_bibliography()
+def test_the_bibliography_is_sorted_and_names_each_paper_once() -> None:
+    assert keys_of_the_bibliography() == sorted(set(keys_of_the_bibliography()))
 
 
 def test_every_constraint_family_stands_beside_its_equation() -> None:

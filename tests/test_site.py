@@ -1,8 +1,12 @@
 """The site: every page is there, no link is broken, and nothing is asked of another host."""
 
+import doctest
+import importlib
 import os
 import re
+import runpy
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -43,6 +47,48 @@ def test_no_link_is_named_after_a_file(site: Path) -> None:
 def test_the_page_of_methods_has_every_method(site: Path) -> None:
     text = (site / "methods.html").read_text()
     assert [name for name in METHODS if f'id="{name}"' not in text] == []
+
+
+@pytest.mark.parametrize(
+    "package",
+    ["placegap.instances", "placegap.solvers", "placegap.experiments", "placegap.testing"],
+)
+def test_the_reference_has_every_exported_name(site: Path, package: str) -> None:
+    text = (site / "reference.html").read_text()
+    names = importlib.import_module(package).__all__
+    assert [name for name in names if f'id="{package}.{name}"' not in text] == []
+    assert 'id="placegap.solve"' in text
+    # what own placers read, with the notes beside the fields
+    assert "Time of each op on each device" in text
+    assert "First-in-first-out Kahn order" in text
+
+
+def test_the_page_of_references_lists_the_bibliography(site: Path) -> None:
+    listed = re.findall(r"<td><code>(\w+)</code></td>", (site / "references.html").read_text())
+    bibliography = (ROOT / "instances" / "data" / "references.bib").read_text()
+    assert listed == re.findall(r"^@\w+\{([^,]+),", bibliography, re.MULTILINE)
+
+
+def test_examples_of_the_sites_code_run() -> None:
+    for path in (ROOT / "docs" / "site").glob("*.py"):
+        found = runpy.run_path(str(path))
+        module = ModuleType(path.stem)
+        module.__dict__.update(found)
+        assert doctest.testmod(module, raise_on_error=False).failed == 0
+
+
+def test_badges_and_links_come_from_the_address_of_the_project(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from placegap.experiments.cli import publish
+    from placegap.experiments.research import pages
+
+    assert not list(pages.badges(""))
+    tests, _ = pages.badges("https://example.org/placegap")
+    assert tests.startswith("[![tests](https://example.org/placegap/actions/workflows/ci.yml/")
+    monkeypatch.setattr(publish, "repository", lambda: "https://example.org/placegap")
+    assert "  url = {https://example.org/placegap},\n}" in publish.own_entry()
+    assert "badges" not in (site / "index.html").read_text()
 
 
 def test_a_page_says_which_of_its_commands_no_wheel_has(site: Path) -> None:

@@ -1,4 +1,4 @@
-"""All that is made from what methods register: their index, the page of methods, references.
+"""All that is made from what methods register: their index, and the page of methods.
 
 ``python docs/site/methods.py`` regenerates it; ``make pages-check`` fails if something has changed.
 """
@@ -144,55 +144,6 @@ def entry(method: AnyMethod) -> list[str]:
     return [f"### {method.name}", "", " ".join(filter(None, parts)), ""]
 
 
-def with_references(text: str, methods: Iterable[AnyMethod], bibliography: str) -> str:
-    """The page of references: where each cited method is, and a row for each paper.
-
-    A ValueError names what the bibliography lacks.
-    """
-    head, *old = re.split(r"^(?=\| `)", text, flags=re.MULTILINE)
-    rows = {re.findall(r"`([^`]+)`", row)[0]: row for row in old}
-    papers = entries(bibliography)
-    for method in methods:
-        file = home_of(method).removeprefix("placegap.").replace(".", "/") + ".py"
-        for key in (cited.partition(",")[0] for cited in method.cites):
-            if key not in papers:
-                raise ValueError(f"{method.name} cites {key!r}, which docs/references.bib has not")
-            row = rows.setdefault(key, f"| `{key}` | {paper(papers[key])} |  |\n")
-            places = re.findall(r"`([^`]+)`", row.rsplit("|", 2)[1])
-            if not any(f"{file}/".startswith(place) or file == place for place in places):
-                said = ", ".join(filter(None, [row.rsplit("|", 2)[1].strip(), f"`{file}`"]))
-                rows[key] = row.rsplit("|", 2)[0] + f"| {said} |\n"
-            else:
-                rows[key] = row
-    return head + "".join(rows[key] for key in sorted(rows))
-
-
-def entries(bibliography: str) -> dict[str, dict[str, str]]:
-    """The entries of a BibTeX file: their fields, by key."""
-    found = re.findall(r"^@\w+\{([^,]+),\n(.*?)^\}", bibliography, re.MULTILINE | re.DOTALL)
-    field = re.compile(r"^\s*(\w+) = \{(.*)\},$", re.MULTILINE)
-    return {key: dict(field.findall(fields)) for key, fields in found}
-
-
-def paper(entry: dict[str, str]) -> str:
-    """A paper as the page of references names it.
-
-    Examples
-    --------
-    >>> paper({"author": "Me, A. and Others, B.", "title": "A {DNN} placer", "year": "2026"})
-    'Me and Others: A DNN placer, 2026'
-    """
-    names = [name.partition(",")[0] for name in entry["author"].split(" and ")]
-    if names[-1] == "others":
-        authors = f"{', '.join(names[:-1])} et al."
-    else:
-        authors = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    place = entry.get("journal") or entry.get("booktitle")
-    words = f"{authors}: {entry['title']}{f'. {place}' if place else ''}, {entry['year']}"
-    plain = words.replace("{", "").replace("}", "")
-    return f"{plain}. [doi](https://doi.org/{entry['doi']})" if "doi" in entry else plain
-
-
 def made() -> dict[Path, str]:
     """Every file that is made from registrations, and what it has to be."""
     methods = registered(ROOT / "solvers", SOLVERS)
@@ -200,9 +151,6 @@ def made() -> dict[Path, str]:
     texts = {ROOT / "solvers" / "core" / "method_homes.py": index(methods)}
     page = ROOT / "docs" / "methods.md"
     texts[page] = with_entries(page.read_text(), methods)
-    references = ROOT / "docs" / "references.md"
-    bibliography = (ROOT / "docs" / "references.bib").read_text()
-    texts[references] = with_references(references.read_text(), methods, bibliography)
     return texts
 
 

@@ -7,6 +7,7 @@ of the site.
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from posixpath import dirname, join, normpath, relpath
 
@@ -21,6 +22,7 @@ PAGES = {
     "docs/index.md": "pages.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "instances/data/references.bib": "references.bib",
 }
 """File of the repository -> page of the site; what lies in docs/ keeps its name there."""
 
@@ -30,7 +32,13 @@ STUDIES = "experiments/README.md"
 WIDE = 8
 """Columns of a table that needs the room of the table of contents."""
 
-BOOST = {"results.md": 0.2, "corpus.md": 0.5, "papers/": 0.2, "changelog.md": 0.1}
+BOOST = {
+    "results.md": 0.2,
+    "corpus.md": 0.5,
+    "papers/": 0.2,
+    "changelog.md": 0.1,
+    "reference.md": 0.5,
+}
 """What a page counts for in a search, by the start of its name: guides come before results."""
 
 NUMBER = re.compile(r"<td>(?=[-+~]?(?:&lt;)?\d[\d,.]*(?: ?(?:%|[mun]?s|[kMGT]B|of \d+))*</td>)")
@@ -39,11 +47,15 @@ NUMBER = re.compile(r"<td>(?=[-+~]?(?:&lt;)?\d[\d,.]*(?: ?(?:%|[mun]?s|[kMGT]B|o
 RESEARCH = "python -m placegap.experiments.research"
 IN_A_CHECKOUT = f"*Run what begins with `{RESEARCH}` in a checkout of placegap: no wheel has it.*"
 
+BADGES = re.compile(r"<!-- data: badges -->.*?<!-- end of data -->\n", re.DOTALL)
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages, and put the README in the place of docs/index.md."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    config.copyright = f"placegap {project['version']}, MIT licence"
+    config.repo_url, config.repo_name = project["urls"].get("Repository"), "placegap"
     files.remove(files.src_uris["index.md"])
     for source, page in PAGES.items():
         files.append(File.generated(config, page, content=moved(source)))
@@ -89,8 +101,9 @@ def num_columns(line: str) -> int:
 
 
 def moved(source: str) -> str:
-    """The text of a file, with links as the site has them."""
-    return relinked((ROOT / source).read_text(), source)
+    """The text of a file, with links as the site has them, and without badges of other hosts."""
+    text = BADGES.sub("", (ROOT / source).read_text())
+    return relinked(text, source)
 
 
 def relinked(markdown: str, source: str) -> str:

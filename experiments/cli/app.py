@@ -27,6 +27,8 @@ MODULES = {
     "costs": "costs",
     "compare": "show",
     "verify": "verify",
+    "cite": "publish",
+    "record": "publish",
     "methods": "lists",
     "instances": "lists",
     "kernels": "kernels",

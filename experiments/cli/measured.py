@@ -106,6 +106,7 @@ def profile_object(profile: Profile) -> dict[str, object]:
         "measured_ns": sum(op.measured_ns for op in profile.ops),
         "roofline_ns": sum(op.roofline_ns for op in profile.ops),
         "rest_ns": profile.rest_ns,
+        "module_ns": profile.module_ns,
         "is_calibrated": profile.is_calibrated,
         "rates": profile.spec.model_dump(mode="json", include=set(RATES)),
         "ops": [vars(op) for op in profile.ops],
@@ -128,6 +129,12 @@ def print_profile(profile: Profile) -> None:
         f"all ops  {format_ns(measured_ns)} measured, {format_ns(modelled_ns)} by the roofline"
         f" ({_ratio(measured_ns, modelled_ns)}); other calls {format_ns(profile.rest_ns)}"
     )
+    if profile.module_ns is not None:
+        sum_ns = measured_ns + profile.rest_ns
+        print_line(
+            f"module   {format_ns(profile.module_ns)} for a call of all of it,"
+            f" {100 * (profile.module_ns / max(1, sum_ns) - 1):+.1f} % compared with the sum"
+        )
     spec = profile.spec
     bandwidth = f"{format_bytes(spec.bandwidth_bytes_per_s)}/s"
     print_line(

@@ -76,6 +76,7 @@ def convert_command(options: ConvertOptions) -> None:
         cluster_of,
         costed_by,
         find_model,
+        load_source,
         on_cluster,
     )
     from placegap.instances.files.document import Document, save_document
@@ -84,15 +85,21 @@ def convert_command(options: ConvertOptions) -> None:
     check_json_name(options.out)
     reserve_outputs(options.out, inputs=inputs_of(options))
     with spinner(f"reading {options.model}"):
-        chosen = cluster_of(source_of(options))
+        source = source_of(options)
+        chosen = cluster_of(source)
         check_rates(options.model, chosen, options.times)
         document = find_model(
             options.model, options.time_unit, parse_dims(options.dim), options.tracing
         )
         if options.costs is not None:
             document = costed_by(document, options.costs)
+        if source.engine is not None:
+            graph = source.engine.noted_in(document.graph)
+            document = document.model_copy(update={"graph": graph})
         if options.cluster is not None or options.times is not None:
             document = Document.of(on_cluster(document, chosen, options.times))
+        if source.measured:
+            document = Document.of(load_source(source))
         if options.weight_gradients:
             graph = mark_weight_gradients(document.graph)
             if graph != document.graph:

@@ -111,6 +111,15 @@ TimesOption = Annotated[
         help="Measured times of ops by name: CSV (name,device_kind,time_ns) or a Chrome trace.",
     ),
 ]
+MeasuredOption = Annotated[
+    list[float] | None,
+    model_option(
+        "--measured-tokens",
+        metavar="T",
+        help="--decode: tokens per second that a --line reaches; ops on cards are scaled by it. Of"
+        " two measured lines (repeat both), ops on hosts, or else links, are scaled, too.",
+    ),
+]
 ParamOption = Annotated[
     list[str] | None,
     search_option(
@@ -172,11 +181,46 @@ class ModelOptions(SourceOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class TimedOptions(SourceOptions):
-    """How a model is traced, too, and what its ops take."""
+    """How a model is traced, too, and what its ops take; the engine that runs it."""
 
     tracing: TraceOptions
     times: TimesOption = None
     costs: CostsOption = None
+    line: Annotated[
+        list[str] | None,
+        model_option(
+            "--line",
+            metavar="LINE|FILE.json",
+            help="Options of a serving tool that were measured, as 'placegap price' reads them.",
+        ),
+    ] = None
+    measured_tokens: MeasuredOption = None
+    engine: Annotated[
+        str | None,
+        memory_option(
+            "--engine",
+            metavar="NAME",
+            help="--decode: the engine that reserves memory of each card: vllm or sglang",
+        ),
+    ] = None
+    gpu_memory_utilization: Annotated[
+        float | None,
+        memory_option(
+            "--gpu-memory-utilization",
+            "--mem-fraction-static",
+            metavar="SHARE",
+            help="Share of each card that the engine may use (default: vllm 0.9, sglang 0.88).",
+        ),
+    ] = None
+    max_num_batched_tokens: Annotated[
+        int | None,
+        memory_option(
+            "--max-num-batched-tokens",
+            "--chunked-prefill-size",
+            min=1,
+            help="Tokens of a chunk of prompts, whose activations need room (default: 2048).",
+        ),
+    ] = None
 
 
 def _may(option: Any, kind: Any, text: str, *names: str, **more: Any) -> object:
@@ -353,8 +397,20 @@ def parse_dims(pairs: Iterable[str] | None) -> tuple[tuple[str, int], ...]:
 def source_of(options: Any, model: str | None = None) -> Source:
     """The model that a command's options name, or this one; what has no option is as usual."""
     from placegap.experiments.running.sources import Source
+    from placegap.instances.costing.runtime_memory import Engine
 
     rules = getattr(options, "rules", None)
+    share, tokens = (
+        getattr(options, name, None)
+        for name in ("gpu_memory_utilization", "max_num_batched_tokens")
+    )
+    tokens_s, texts = (
+        getattr(options, "measured_tokens", None) or [],
+        getattr(options, "line", None),
+    )
+    if len(tokens_s) > len(texts or ()):
+        raise InputError("--measured-tokens needs the line that was measured: add --line")
+    engine = getattr(options, "engine", None) or ("vllm" if share or tokens else None)
     return Source(
         model or options.model,
         options.cluster,
@@ -365,6 +421,8 @@ def source_of(options: Any, model: str | None = None) -> Source:
         costs=getattr(options, "costs", None),
         devices=options.devices,
         layers=rules is not None and rules.is_hybrid,
+        engine=None if engine is None else Engine(engine, share, tokens),
+        measured=tuple(zip(texts or (), tokens_s or (), strict=False)),
     )
 
 

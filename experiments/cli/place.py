@@ -288,11 +288,11 @@ def place_command(options: PlaceOptions) -> None:
     opinion = written = price = shares = None
     lines: Mapping[LineClass, BestLine] = {}
     try:
-        if wanted.exports:
-            from placegap.experiments.running.exporting import best_lines
+        if wanted.exports or wanted.whole in ("layer", "experts"):
+            from placegap.experiments.running.exporting import with_room
 
             with spinner("searching for the best options", reports=options.reports):
-                lines, result = best_lines(fine, instance, result, list(wanted.exports))
+                lines, result = with_room(fine, instance, result, list(wanted.exports))
         if options.second_opinion:
             result, opinion = _ask_second(
                 options, instance, replace(first, time_limit_s=options.time_limit), result

@@ -10,10 +10,11 @@ from __future__ import annotations
 import csv
 import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from placegap.experiments.cli.publish import repository
 from placegap.experiments.research.measures import (
     blind_rows,
     losses_by_error,
@@ -24,7 +25,7 @@ from placegap.experiments.research.measures import (
 )
 from placegap.experiments.research.page_plots import plot_memory, profile_png
 from placegap.experiments.research.record import HERE, RESULTS
-from placegap.experiments.research.tables import optima
+from placegap.experiments.research.tables import benchmark, optima
 from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.show.rendering import markdown_grid
 from placegap.experiments.studies.analysis import load_runs, summary
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMS = {"published": "moirai form=as_published", "strengthened": "moirai form=strengthened"}
+BRIEF = ("method", "plans", "mean", "worst", "optimal", "time")  # of tables with few rows
 STUDIES = (
     "corpus",
     "formulations",
@@ -59,7 +61,7 @@ def tables() -> dict[str, str]:
     made = {name: made_by(rows_of(found)) for name, found in runs.items()}
     found = {
         "corpus": summaries(runs["corpus"]),
-        "formulations": summaries(runs["formulations"]),
+        "formulations": summaries(runs["formulations"], BRIEF),
         "congestion": congestion(runs["congestion"]),
         "scaling": scaling(runs["scaling"]),
         "sensitivity": sensitivity(runs["sensitivity"]),
@@ -74,12 +76,13 @@ def load_results(name: str) -> pd.DataFrame:
     return load_runs(RESULTS / f"{name}.csv")
 
 
-def summaries(runs: pd.DataFrame) -> Iterator[str]:
+def summaries(runs: pd.DataFrame, heads: Sequence[str] = SUMMARY_HEAD) -> Iterator[str]:
     """A line per method, the best first, in a table per table of the study."""
+    at = [SUMMARY_HEAD.index(head) for head in heads]
     for name, mine in runs.groupby("table", sort=False):
         yield from ("",) if name != runs["table"].iloc[0] else ()
         yield from (f"**{name}**, {common_rows(mine)}", "")
-        yield from markdown_grid(SUMMARY_HEAD, best_first(mine))
+        yield from markdown_grid(heads, [tuple(line[k] for k in at) for line in best_first(mine)])
 
 
 def best_first(runs: pd.DataFrame) -> list[tuple[str, ...]]:
@@ -371,6 +374,12 @@ def data_table(name: str) -> Iterator[str]:
     """The lines of a table between two comments."""
     if name == "columns":
         yield from markdown_grid(("column", "meaning"), list(COLUMNS.items()))
+    elif name == "badges":
+        yield from badges(repository())
+    elif name == "benchmark sets":
+        yield from benchmark.sets()
+    elif name == "open instances":
+        yield from benchmark.open_instances()
     elif name == "optima":
         yield from optima.table(load_best_known())
     elif name == "quickstart":
@@ -387,6 +396,14 @@ def pictures() -> Iterator[tuple[str, bytes]]:
     """Name and content of each picture."""
     yield "placers-profile.png", profile_png(load_results("corpus"))
     yield "placers-memory.png", plot_memory(load_results("memory"))
+
+
+def badges(url: str) -> Iterator[str]:
+    """The README's badges; none before the project has an address."""
+    if url:
+        runs, index = f"{url}/actions/workflows/ci.yml", "https://pypi.org/project/placegap"
+        yield f"[![tests]({runs}/badge.svg)]({runs})"
+        yield f"[![PyPI](https://img.shields.io/pypi/v/placegap)]({index})"
 
 
 def main() -> None:

@@ -10,7 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from placegap.experiments.research.paper_comparison import ComparedCell, ComparedTable
-from placegap.experiments.research.paper_score import AGREES, REVERSED, TIE, PaperScore
+from placegap.experiments.research.paper_score import (
+    AGREES,
+    NO_PLAN_HERE,
+    REVERSED,
+    TIE,
+    PaperScore,
+)
 from placegap.experiments.research.published import NO_PLAN, UNITS_NS, Stated
 from placegap.experiments.show.rendering import markdown_grid
 from placegap.experiments.studies.report import made_by
@@ -27,13 +33,14 @@ def page(score: PaperScore, folder: str) -> str:
     lines = [
         f"# Reproduction: {score.name}",
         "",
-        f"{_answer(score)} In a checkout, `{COMMAND}` prints this score from the kept runs in"
-        f" `experiments/papers/{folder}/results/`, and `--pages` makes the page. Times of plans are"
-        " simulated by the referee; nothing was run on GPUs.",
+        f"{score.scoring.reproduced} {_answer(score)}",
+        "",
+        f"`{COMMAND}` prints this score from `experiments/papers/{folder}/results/`. The referee"
+        " simulates the plans; nothing ran on GPUs.",
         "",
         *_grid(("measure", score.name), [*score.line().items()]),
         f"A cell is ours (gap to the best bound of its row; {score.paper.published}); a star marks"
-        f" a stand-in. `experiments/papers/{folder}/pairs.csv` lists every pair.",
+        " a stand-in. `pairs.csv` lists every pair.",
         "",
     ]
     for compared in score.tables:
@@ -64,17 +71,21 @@ def page(score: PaperScore, folder: str) -> str:
 
 
 def _answer(score: PaperScore) -> str:
-    """The result in a sentence."""
+    """How far it holds, in a sentence."""
+    equal = [one for t in score.tables for cells in t.equal.values() for _, one in cells]
+    if equal:
+        return f"Of {len(equal)} values that their programs print, {sum(equal)} come out the same."
     if score.pairs:
-        agree = sum(pair.verdict == AGREES for pair in score.pairs)
+        verdicts = Counter(pair.verdict for pair in score.pairs)
         return (
-            f"Of {len(score.pairs)} pairs of methods with two published times, {agree} have the"
-            " published order here."
+            f"Of {len(score.pairs)} pairs of methods with two published times, {verdicts[AGREES]}"
+            f" have the published order here and {sum(verdicts[kind] for kind in REVERSED)} the"
+            " reverse."
         )
-    verdicts = [claim.verdict for compared in score.tables for claim in compared.claims]
+    verdicts = Counter(claim.verdict for compared in score.tables for claim in compared.claims)
     return (
-        "No row has two published times of plans; of the text's"
-        f" {len(verdicts)} claims on ratios, {verdicts.count('met')} are met here."
+        f"The text states {sum(verdicts.values())} ratios: {verdicts['met']} are met here, and"
+        f" {verdicts['same side']} more have the same direction."
     )
 
 
@@ -126,6 +137,8 @@ def _cell(compared: ComparedTable, cell: ComparedCell) -> str:
     inside = [] if cell.gap is None else [_percent(cell.gap)]
     inside += [cell.printed] if cell.printed else []
     ours = "-" if cell.ours_ns is None else _shown(compared, cell.ours_ns)
+    if cell.among is not None:
+        inside.append("-".join(_shown(compared, value) for value in cell.among))
     run = cell.run
     beyond = None if run is None or run.split_value_ns is not None else run.overfills_bytes
     if beyond is not None and cell.ours_ns is not None and math.isfinite(cell.ours_ns):
@@ -154,10 +167,18 @@ def _notes(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
         yield f"number with a star: {table.mark}"
     yield from _pairs(compared, score)
     yield from _misfits(compared)
+    if compared.equal:
+        yield f"equal cells: {'; '.join(_equal(compared))}"
+    for column, (among, count) in compared.seeded.items():
+        yield (
+            f"{column} last has its range with other numbers of vertices; the program's value is in"
+            f" it on {among} of {count} rows"
+        )
     if table.ahead is not None:
-        first, rows = _ahead(compared, table.ahead)
-        text = _with_lines(f"the text has {table.ahead} ahead everywhere", table.ahead_lines)
-        yield f"{text}; here it is ahead on {first} of {rows} rows"
+        first, rows = compared.ahead
+        others = f" of {', '.join(table.ahead_of)}" * bool(table.ahead_of)
+        text = _with_lines(f"the text has {table.ahead} ahead{others}", table.ahead_lines)
+        yield f"{text}; here on {first} of {rows} rows"
     ended = Counter(
         cell.column.heading
         for cell in compared.cells
@@ -182,8 +203,10 @@ def _pairs(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
         return
     verdicts = Counter(pair.verdict for pair in pairs)
     reversed_ = [pair for pair in pairs if pair.verdict in REVERSED]
+    apart = verdicts[NO_PLAN_HERE]
     yield (
-        f"timed pairs: {verdicts[AGREES]} agree, {verdicts[TIE]} tie, {len(reversed_)} are reversed"
+        f"timed pairs: {verdicts[AGREES]} agree, {verdicts[TIE]} tie, {len(reversed_)} reversed"
+        f"{f', {apart} without a plan here' if apart else ''}"
     )
     for verdict in REVERSED:
         groups: dict[str, Counter[str]] = {}
@@ -193,6 +216,14 @@ def _pairs(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
                 groups.setdefault(reason, Counter())[pair.row] += 1
         for reason, rows in groups.items():
             yield f"{reason}: {_counted(rows)}"
+
+
+def _equal(compared: ComparedTable) -> Iterator[str]:
+    """How many cells of each column are the program's, and which few are not."""
+    for column, cells in compared.equal.items():
+        others = [row for row, is_equal in cells if not is_equal]
+        named = f" (not {', '.join(others)})" if 0 < len(others) <= len(cells) / 2 else ""
+        yield f"{column} {len(cells) - len(others)} of {len(cells)}{named}"
 
 
 def _misfits(compared: ComparedTable) -> Iterator[str]:
@@ -207,23 +238,13 @@ def _misfits(compared: ComparedTable) -> Iterator[str]:
             yield f"{NO_PLAN} only {where}: {names}"
 
 
-def _ahead(compared: ComparedTable, first: str) -> tuple[int, int]:
-    """On how many rows a column is strictly before all other methods, and of how many."""
-    rows = []
-    for row in compared.rows:
-        times = {cell.column: cell.ours_ns or math.inf for cell in row}
-        (ours,) = (time for column, time in times.items() if column.name == first)
-        others = [time for column, time in times.items() if not column.own]
-        rows += [ours < min(others)] if math.isfinite(ours) else []
-    return sum(rows), len(rows)
-
-
 def _claims(score: PaperScore) -> Iterator[str]:
     rows = [
         (
             _with_lines(found.claim.name, found.claim.lines),
             f"{found.claim.ratio:g}",
             "-" if found.ours is None else f"{found.ours:.3g}",
+            "-" if found.median is None else f"{found.median:.3g}",
             "-" if found.at_most is None else f"{found.at_most:.3g}",
             found.verdict,
         )
@@ -231,5 +252,6 @@ def _claims(score: PaperScore) -> Iterator[str]:
         for found in compared.claims
     ]
     if rows:
-        yield from ("## Claims of the text", "", "Ratios of times. No plan exceeds the bound.", "")
-        yield from _grid(("claim", "paper", "ours", "bound", "verdict"), rows)
+        said = "Ratios; the median where ours is the largest; no plan exceeds the bound."
+        yield from ("## Claims of the text", "", said, "")
+        yield from _grid(("claim", "paper", "ours", "median", "bound", "verdict"), rows)

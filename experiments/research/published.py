@@ -55,6 +55,8 @@ class PublishedColumn(Entry):
     tables: Names = ()
     stand_in: str = ""
     best_effort: Annotated[bool, Field(strict=True)] = False
+    #: Studies that run the method with other seeds, for how far its cells depend on one.
+    seeds_in: Names = ()
     #: Whether op times were fitted to it: its cells say nothing, and its pairs do not count.
     fitted: Annotated[bool, Field(strict=True)] = False
     #: Whether it is the method that the paper proposes.
@@ -123,9 +125,13 @@ class PublishedTable(Entry):
     columns: Annotated[tuple[PublishedColumn, ...], Field(min_length=1)]
     rows: Annotated[tuple[PublishedRow, ...], Field(min_length=1)]
     claims: tuple[PublishedClaim, ...] = ()
-    #: ahead, ahead_lines: The column that the text calls the fastest on every row, and where.
+    #: ahead, ahead_of, ahead_lines: The column that the text calls the fastest on every row, of
+    #: which other columns (all that are not the paper's own), and where.
     ahead: Name | None = None
+    ahead_of: Names = ()
     ahead_lines: Lines = ""
+    #: Whether its cells are printed by programs run again: ours are to be equal, not only in order.
+    rerun: Annotated[bool, Field(strict=True)] = False
 
     def place_of(self, column: PublishedColumn) -> tuple[Names, Names]:
         """The studies that a column's runs are in, and the tables there."""
@@ -149,7 +155,11 @@ class PublishedTable(Entry):
             for cell in row.cells:
                 parse_cell(cell, self.unit)
         ahead = () if self.ahead is None else (self.ahead,)
-        for name in (*ahead, *(n for claim in self.claims for n in (claim.slower, claim.faster))):
+        for name in (
+            *ahead,
+            *self.ahead_of,
+            *(n for claim in self.claims for n in (claim.slower, claim.faster)),
+        ):
             if name not in columns:
                 raise ValueError(f"there is no column {name!r}")
         for name in (n for claim in self.claims for n in claim.rows):
@@ -173,7 +183,8 @@ class Cause(Entry):
 
     `tables` of the studies `results` are the regime's but for the change; a star in their names
     stands for the tables of each column. Or a `clock` times the same plans otherwise. It is about
-    the published tables `of` and their `rows`; all, if empty.
+    the published tables `of` and their `rows`; all, if empty; not about the columns `apart_from`.
+    Where it `alters` only some methods, the others keep their runs.
     """
 
     changes: Sentence
@@ -182,6 +193,8 @@ class Cause(Entry):
     clock: Literal["free_channels_ns", "no_transfers_ns"] | None = None
     of: Names = ()
     rows: Names = ()
+    apart_from: Names = ()
+    alters: Names = ()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -191,8 +204,9 @@ class Cause(Entry):
 
 
 class Scoring(Entry):
-    """What the regime of a paper rests on, and the changes that were tested."""
+    """What was reproduced, what the regime rests on, and the changes that were tested."""
 
+    reproduced: Sentence
     states: tuple[Stated, ...] = ()
     implies: tuple[Stated, ...] = ()
     assumes: tuple[Stated, ...] = ()

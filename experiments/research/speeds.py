@@ -2,8 +2,8 @@
 
 Each row of a table names a model, how it is traced, devices, a placement, and the speed that people
 measured for it. Printed beside it is what the referee says of that placement under calibrated costs
-(`placegap.instances.costing.costing`), under eager rooflines, and under two constants: 2 us for
-an op on cards and 8 us on hosts, nothing fused. Models are traced: it needs the extra ``torch``.
+(`placegap.instances.costing.costing`), and under eager rooflines. Models are traced: it needs the
+extra ``torch``.
 
 ``community`` compares with decode runs that others measured on one or two equal cards
 (community.csv, half of a collection), by card and by kind of model; each pair of model and card
@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 from placegap.experiments.research.pages import DATA
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.show.rendering import markdown_grid
-from placegap.instances.costing.catalogue import catalogue
 from placegap.instances.files.output_files import write_text
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.referee.evaluate import evaluate
@@ -36,8 +35,6 @@ from placegap.instances.torch_models.options import TraceOptions
 REPORTED = Path(__file__).resolve().parents[3] / "shared" / "cases" / "speeds" / "reported.csv"
 
 COMMUNITY = REPORTED.with_name("community.csv")  # and a folder of its models beside it
-
-CARD_OP_NS, HOST_OP_NS = 2000, 8000  # the rule of two constants
 
 OPTIONS = {
     "--weights": "weights",
@@ -98,35 +95,16 @@ def tokens_per_s(instance: Instance, rule: str) -> float:
     return math.nan if verdict.value_ns is None else 1e9 / verdict.value_ns
 
 
-def with_two_constants(instance: Instance) -> Instance:
-    """An instance of eager rooflines with other overheads, for each op that takes time."""
-    known = {**catalogue(), **instance.cluster.kinds}
-    more = {
-        kind: (HOST_OP_NS if spec.is_cpu else CARD_OP_NS) - spec.launch_overhead_ns
-        for kind, spec in known.items()
-    }
-    ops = tuple(
-        op.model_copy(
-            update={"time_ns": {k: t and max(0, t + more[k]) for k, t in op.time_ns.items()}}
-        )
-        for op in instance.graph.ops
-    )
-    return instance.with_graph(instance.graph.model_copy(update={"ops": ops}), instance.name)
-
-
-def rows_of(path: Path) -> Iterator[tuple[str, float, float, float, float]]:
-    """Situation, reported tokens per second, and those under three costs, a row each."""
+def rows_of(path: Path) -> Iterator[tuple[str, float, float, float]]:
+    """Situation, reported tokens per second, and those under two costs, a row each."""
     with path.open() as file:
         for row in csv.DictReader(file):
             calibrated, eager = (
-                instance_of(row, path.parent, costs) for costs in ("calibrated", "roofline")
-            )
-            first, second, third = (
-                tokens_per_s(instance, row["rule"])
-                for instance in (calibrated, eager, with_two_constants(eager))
+                tokens_per_s(instance_of(row, path.parent, costs), row["rule"])
+                for costs in ("calibrated", "roofline")
             )
             name = f"{row['situation']}: {row['rule']}"
-            yield name, float(row["reported_tokens_per_s"]), first, second, third
+            yield name, float(row["reported_tokens_per_s"]), calibrated, eager
 
 
 class Compared(NamedTuple):
@@ -218,13 +196,13 @@ def main() -> None:
     if path.name == COMMUNITY.name:
         print_community(path)
         return
-    print("reported  calibrated  roofline  2 / 8 us  situation: placement")
+    print("reported  calibrated  roofline  situation: placement")
     rows = []
     for row in rows_of(path):
         situation, *speeds = row
         rows.append(speeds)
-        print("{:8.1f}  {:10.1f}  {:8.1f}  {:8.1f}  ".format(*speeds) + situation, flush=True)
-    for at, name in enumerate(("calibrated", "roofline", "2 / 8 us"), start=1):
+        print("{:8.1f}  {:10.1f}  {:8.1f}  ".format(*speeds) + situation, flush=True)
+    for at, name in enumerate(("calibrated", "roofline"), start=1):
         off = [abs(math.log(speeds[at] / speeds[0])) for speeds in rows]
         mean, most = math.exp(sum(off) / len(off)), math.exp(max(off))
         print(f"{name}: off by a factor of {mean:.3f} on the mean, {most:.3f} at most")

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from placegap.experiments.running.placing import Attempt, better, judged_plan, place
+from placegap.experiments.show.figures import format_ns
+from placegap.experiments.show.tensor_shares import shares_texts
 from placegap.instances.exporters.hybrid import nearest_hybrid
 from placegap.instances.exporters.lines import (
     LLAMACPP,
@@ -20,17 +23,28 @@ from placegap.instances.exporters.lines import (
 )
 from placegap.instances.exporters.modules import layer_devices, num_experts, priced_map
 from placegap.instances.exporters.onnx import device_faults
+from placegap.instances.exporters.read_lines import ReadLine
 from placegap.instances.exporters.table import EXPORTERS, check_export, export_plan, find_exporter
 from placegap.instances.files.output_files import attempt, write_bytes, write_text
 from placegap.instances.importers.onnx_model import inlined_model
 from placegap.instances.problem import WITHOUT_OPS, Graph, Instance, Plan, Semantics
+from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.modules import Granularity, layer_of, with_granularity
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import feasible_value
 from placegap.instances.torch_models.options import LEFT_OUT, UNREAD
 from placegap.solvers import Result, run_method
-from placegap.solvers.chains.best_line import ORIGIN, BestLine, best_expert_count, best_line
-from placegap.solvers.core.result import Bound, is_better
+from placegap.solvers.chains.best_line import (
+    ORIGIN,
+    TIE,
+    BestLine,
+    best_expert_count,
+    best_line,
+    free_bytes,
+    roomiest_line,
+)
+from placegap.solvers.core.result import Bound, carry_bound, is_better
+from placegap.solvers.solving.tensor_split import best_tensor_plan
 
 DEVICE_MAP, KTRANSFORMERS = "device_map", "ktransformers"
 
@@ -145,6 +159,37 @@ class Said:
     text: str
     value_ns: int
     bound: Bound | None
+    notes: tuple[str, ...] = ()
+
+
+def best_options(
+    instance: Instance, semantics: Semantics, read: ReadLine, limit_s: float
+) -> Said | None:
+    """The best options of the tool of a line that was read; of no line, no text."""
+    kind, of = read.kind, line_class(read.kind, semantics)
+    if semantics.has_modes:
+        found = run_method(instance, semantics, "hybrid-cuts", time_limit_s=limit_s)
+        if found.plan is None:
+            return None
+        try:
+            text, value_ns = nearest_hybrid(kind, instance, found.plan, semantics)
+        except InputError:
+            return None
+        shown = " ".join(text.split()) if len(text) < LONGEST else f"(--export {kind}=FILE)"
+        return Said(kind, shown, value_ns, found.bound)
+    line = None if of is None else best_line(instance, semantics, of, limit_s)
+    if read.is_shared and semantics.objective == "makespan":
+        shares = best_tensor_plan(instance, semantics, "layer", limit_s)
+        text = "" if shares is None else shares_texts(shares).get(kind, "")
+        if shares is not None and text and (line is None or shares.value_ns < line.value_ns):
+            return Said(kind, text, shares.value_ns, Bound(shares.bound_ns))
+    if line is None:
+        return None
+    text = ""
+    with suppress(InputError):  # of a group in several layers
+        text = export_plan(kind, instance, line.plan, semantics).strip()
+    notes = unusual_order(kind, text, instance, line.plan, semantics)
+    return Said(kind, text, line.value_ns, line.bound, tuple(notes))
 
 
 def best_lines(
@@ -169,6 +214,40 @@ def best_lines(
             details, solve_s = {**result.details, "plan_by": ORIGIN}, result.solve_s
             result = replace(judged, method=result.method, details=details, solve_s=solve_s)
     return found, result
+
+
+def with_room(
+    instance: Instance, placed: Instance, result: Result, kinds: Sequence[str]
+) -> tuple[dict[LineClass, BestLine], Result]:
+    """`best_lines`; among near ties of the load of decode steps, those with most room."""
+    lines, result = best_lines(instance, placed, result, kinds)
+    rules = result.semantics
+    is_step = bool(instance.graph.provenance.parameters.get("decode"))
+    if not (is_step and rules.objective == "max_load" and result.plan) or result.split is not None:
+        return lines, result
+    usual = "vllm" if gpus_and_host(instance.cluster)[1] is None else "llamacpp"
+    for of in dict.fromkeys(line_class(kind, rules) for kind in kinds or (usual,)):
+        line = None
+        with suppress(InputError):  # of a model without one list of layers
+            line = None if of is None else lines.get(of) or best_line(instance, rules, of)
+        if of is None or line is None:
+            continue
+        lines[of] = line = roomiest_line(instance, rules, of, line)
+        free = free_bytes(placed, result.plan, rules)
+        value, more = feasible_value(placed, line.plan, rules), free_bytes(placed, line.plan, rules)
+        if value is None or value > (result.value or 0) * (1 + TIE) or more <= free:
+            continue
+        judged = carry_bound(judged_plan(placed, rules, line.plan), result)
+        said = f"{100 * TIE:g} % above {format_ns(result.value_ns or 0)}"
+        result = replace(
+            judged,
+            method=result.method,
+            details={**result.details, "plan_by": ORIGIN},
+            solve_s=result.solve_s,
+            message=f"of loads up to {said} this leaves most room: {format_bytes(more)} on the"
+            f" fullest card instead of {format_bytes(free)}",
+        )
+    return lines, result
 
 
 def _is_said(kind: str, instance: Instance, result: Result) -> bool:
@@ -276,8 +355,8 @@ def _text(
     ):
         plan, value_ns = line.plan, line.value_ns
         text = export_plan(kind, instance, plan, rules)
-    bound = result.bound if line is None else line.bound
-    said = None if of is None or value_ns is None else Said(kind, text, value_ns, bound)
+    bound, is_line = result.bound if line is None else line.bound, of is not None or rules.has_modes
+    said = Said(kind, text, value_ns, bound) if is_line and value_ns is not None else None
     return text, plan, said
 
 

@@ -26,6 +26,7 @@ from placegap.instances.costing.costing import (
     with_costs,
 )
 from placegap.instances.costing.layer_modes import ModelledOn
+from placegap.instances.costing.runtime_memory import Engine
 from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.files.cluster_text import is_cluster_text
 from placegap.instances.files.document import Document
@@ -71,6 +72,9 @@ class Source:
     times: Path | None = None  # file of measured times of its ops
     #: What gives ops without times theirs; None: what the model's graph notes, else calibrated.
     costs: str | None = None
+    #: Lines of tools, and tokens per second that were measured of them.
+    measured: tuple[tuple[str, float], ...] = ()
+    engine: Engine | None = None  # what reserves memory of each card, where one is named
     #: What every device holds, as a share of all bytes of the ops; None: what the cluster says.
     device_memory: float | None = None
     devices: Path | None = None  # file of device kinds beside the catalogue's
@@ -81,6 +85,7 @@ class Source:
     slower_ops: float | None = None  # how many times as long ops take, but on hosts; None: once
     #: How many clones of the graph share its variables (`clones.with_clones`); None: it is none.
     clones: int | None = None
+    pruned: bool = False  # whether only what a training step runs is there
     half_precision: bool = False  # whether every number takes two bytes; of a model without times
     fused: bool = False  # whether ops are those of Moirai's fusion, as fast as one kernel each
 
@@ -100,14 +105,22 @@ def load_source(source: Source) -> Instance:
         raise _no_devices(source.model)
     if source.costs is not None:
         document = costed_by(document, source.costs)
+    if source.engine is not None:
+        document = _changed(document, graph=source.engine.noted_in(document.graph))
     if source.layers:
         document = as_layers(document, cluster or document.cluster, source.dims)
     elif source.model.startswith(MEASURED_CHAIN) and cluster is not None and source.times is None:
         check_rows(source.model, dict(source.dims), cluster)
+    if source.pruned:
+        document = _changed(document, graph=_variants("pruned").pruned_to_step(document.graph))
     if source.half_precision:
         halved = _variants("half_precision").in_half_precision(document.graph)
         document = _changed(document, graph=halved)
     instance = on_cluster(document, cluster, source.times)
+    if source.measured:
+        from placegap.experiments.running.measured_lines import scaled_to
+
+        instance = scaled_to(instance, source.measured)
     if source.fused:
         from placegap.instances.transforms.moirai_fusion import fuse_by_rules
 

@@ -88,10 +88,15 @@ def png(figure: Figure, dpi: int = 150) -> bytes:
 
 
 def write_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG or SVG, by the name of the file."""
+    """Write a figure as PNG, PDF or SVG, by the name of the file."""
+    from matplotlib import rc_context
+
     data = io.BytesIO()
     if path.suffix.lower() == ".png":
         data.write(png(figure))
+    elif path.suffix.lower() == ".pdf":
+        with rc_context({"pdf.fonttype": 42}):  # TrueType: journals refuse Type 3
+            figure.savefig(data, format="pdf", metadata={"CreationDate": None})
     else:
         figure.savefig(data, format="svg", metadata={"Date": None, "Creator": None})
     write_bytes(data.getvalue(), path)

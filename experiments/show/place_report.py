@@ -24,7 +24,7 @@ from placegap.experiments.show.figures import (
 )
 from placegap.experiments.show.objectives.base import Judged, words_of
 from placegap.experiments.show.rendering import plain_table
-from placegap.instances.costing.fitted import fitted_costs
+from placegap.instances.costing.fitted import beside_line, fitted_costs
 from placegap.instances.costing.layer_modes import BY_KERNELS, MODELLED
 from placegap.instances.costing.measured_links import MEASURED_LINKS
 from placegap.instances.costing.runtime_memory import RESERVED
@@ -185,6 +185,8 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     notes += (str(stated[MEASURED_LINKS]),) if MEASURED_LINKS in stated else ()
     modes = str(instance.graph.provenance.parameters.get(MODELLED, ""))
     notes += (f"modes are {modes}",) if modes.startswith(BY_KERNELS) else ()
+    if result.semantics.objective == "makespan":
+        notes += beside_line(instance, result.value_ns)
     if result.plan is not None and verdict is not None:
         notes += (*_no_state(instance, result.semantics), *_idle(instance, result, verdict))
     return tuple(map(printable, notes))

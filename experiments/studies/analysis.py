@@ -9,13 +9,25 @@ out stands beside them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placegap.experiments.studies.runs import COLUMNS, PROBLEM, frame_of, load_rows
+from placegap.experiments.studies.runs import (
+    COLUMNS,
+    NOT_APPLICABLE,
+    NOT_INSTALLED,
+    NOT_RUN,
+    PROBLEM,
+    frame_of,
+    load_rows,
+    rows_of,
+)
 from placegap.instances.reading.errors import InputError
+from placegap.solvers.core.result import relative_gap
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 WITHIN = {"within_1": 0.01, "within_10": 0.1}  # columns of a summary: plans with at most this gap
@@ -33,6 +45,7 @@ CAUSES = {
 
 # Bootstrap samples of a geometric mean: with more, the interval's second digit does not move.
 DRAWS, CONFIDENCE = 9999, 0.95
+POINTS = 61  # times of `anytime`: twelve in each factor of ten between 1 ms and 100 s
 
 
 def load_runs(*paths: str | Path) -> pd.DataFrame:
@@ -152,7 +165,8 @@ def summary(runs: pd.DataFrame, by: Sequence[str] = ("table", "label")) -> pd.Da
         ``rows`` of the group, ``plans``, ``optimal``, ``within_1`` and ``within_10`` (gaps of at
         most 1 and 10 %) count over all rows. ``mean``, ``median`` and ``worst`` gap and
         ``seconds`` (mean time of a run) are over the rows where every method of the group has a
-        gap, ignoring methods that never have one; ``left_out`` is the number of other rows.
+        gap, ignoring methods that never have one; ``left_out`` is the number of other rows, and
+        ``over_limit`` that of runs that ended 1 s and 10 % after their limit.
         A row's gap is the mean over its seeds; without a plan for one of them it has no plan.
 
     Examples
@@ -183,6 +197,7 @@ def summary(runs: pd.DataFrame, by: Sequence[str] = ("table", "label")) -> pd.Da
                 "worst": common.max(),
                 "seconds": wide(group, what, "solve_s").loc[common.index].mean(),
                 "left_out": len(gaps) - len(common),
+                "over_limit": some["over_limit_s"].notna().groupby(some[what]).sum(),
             }
         )
     return pd.concat(parts, names=groups) if groups else parts[()]
@@ -375,3 +390,44 @@ def regressions(old: pd.DataFrame, new: pd.DataFrame, tolerance: float = 0.01) -
     both[["old_ns", "new_ns"]] = both[["old_ns", "new_ns"]].abs()
     worse = both[both["old_ns"].notna() & (both["ratio"] > 1 + tolerance)]
     return worse.sort_values("ratio", ascending=False, kind="stable", ignore_index=True)
+
+
+def anytime(runs: pd.DataFrame) -> pd.DataFrame:
+    """How good the plans of each method are over time.
+
+    Parameters
+    ----------
+    runs
+        As `load_runs` returns them.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by seconds, a column per method: the mean over problems of (value - best value) /
+        value of the best plan so far, 1 where there is none yet. Seeds are averaged first. The
+        column ``target_s`` of the runs has the time until a plan was within 1 %.
+
+    Examples
+    --------
+    >>> from placegap.experiments import example_runs
+    >>> anytime(example_runs().assign(solve_s=0.5))["y"].iloc[[0, -1]].round(2).tolist()
+    [1.0, 0.62]
+    """
+    import numpy as np
+    import pandas as pd
+
+    not_run = (NOT_APPLICABLE, NOT_INSTALLED, NOT_RUN, "bound")
+    rows = [row for row in rows_of(runs) if row.status not in not_run]
+    ends = [at_s for row in rows for at_s, _ in row.found] or [1.0]
+    times = np.geomspace(min(1e-3, *ends), max(1e-2, *ends), POINTS)
+    seeds: dict[tuple[object, ...], list[np.ndarray]] = {}
+    for row in rows:
+        lost = np.ones(POINTS)
+        for at_s, value in row.found:
+            lost[times >= at_s * (1 - 1e-12)] = relative_gap(value, row.best_value_ns) or 0.0
+        seeds.setdefault((row.label, *attrgetter(*PROBLEM)(row)), []).append(lost)
+    problems: dict[str, list[np.ndarray]] = {}
+    for (label, *_), curves in seeds.items():
+        problems.setdefault(str(label), []).append(np.mean(curves, axis=0))
+    found = {label: np.mean(curves, axis=0) for label, curves in problems.items()}
+    return pd.DataFrame(found, index=pd.Index(times, name="seconds"))

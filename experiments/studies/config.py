@@ -57,6 +57,7 @@ class InstanceEntry(Entry):
     `in_place` elementwise ops overwrite their inputs, with `slower_links` every transfer takes
     longer by a factor, with `slower_ops` every op that no host runs, with `half_precision` a number
     has two bytes, and `fused` ops are those of Moirai's fusion, each as fast as one kernel.
+    A `pruned` training graph has only what a step runs: no initializers, saver or summaries.
     `clones` of a training graph share its variables, which are on the host of a cluster with one.
     """
 
@@ -73,6 +74,7 @@ class InstanceEntry(Entry):
     slower_links: MemoryShare | None = None
     slower_ops: MemoryShare | None = None
     clones: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
+    pruned: Flag = False
     half_precision: Flag = False
     fused: Flag = False
 

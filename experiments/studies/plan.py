@@ -40,7 +40,10 @@ from placegap.solvers.solving.known_bounds import recorded_bounds
 from placegap.solvers.solving.run_method import versions_of, what_is_missing
 
 # Keys of an instance that are those of its source.
-CHANGES = ("costs", "in_place", "slower_links", "slower_ops", "clones", "half_precision", "fused")
+CHANGES = (
+    *("costs", "in_place", "slower_links", "slower_ops", "clones", "pruned", "half_precision"),
+    "fused",
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,9 @@ class PlannedRow:
     @property
     def limits_s(self) -> list[float]:
         """The time limits of all runs; there are fewer runs where a method does not apply."""
-        return [self.table.limits.time_limit_s] * (len(self.table.seeds) * len(self.columns))
+        seeds = len(self.table.seeds)
+        runs = sum(seeds if method.is_seeded else 1 for method, _, _ in self.columns)
+        return [self.table.limits.time_limit_s] * runs
 
 
 def study_rows(
@@ -210,6 +215,8 @@ def _row_runs(row: PlannedRow, study: Study) -> Iterator[RunRow]:
             task = Task(placed, table.semantics, Limits(limits.time_limit_s, limits.gap, seed))
             missing, options = what_is_missing(method, params), params.model_dump(mode="json")
             reason = why_not(method, task, params) or missing
+            if seed != table.seeds[0] and not method.is_seeded:
+                continue  # it ran with the first seed, and would find the same
             planned = replace(
                 about, seed=seed, method=method.name, label=label, params=canonical_json(options)
             )

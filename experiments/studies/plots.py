@@ -8,11 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placegap.experiments.show.drawing import Style, dress, new_figure, plain_label, png, styles
+from placegap.experiments.show.drawing import (
+    Style,
+    dress,
+    new_figure,
+    plain_label,
+    png,
+    styles,
+    write_figure,
+)
 from placegap.experiments.studies.analysis import (
     CAUSES,
+    anytime,
     as_costs,
     compare,
     gap_table,
@@ -32,6 +42,9 @@ if TYPE_CHECKING:
     from matplotlib.ticker import Locator
 
 TICKS = (0, 1, 2, 5, 10, 20, 50, 100)
+
+# Columns of two-column papers are 3.25 (ACM) to 3.5 inches (IEEE) wide.
+COLUMN_IN, COLUMN_PT = 3.3, 7
 
 FEW = 6  # methods whose lines are bold where all would hide one another
 
@@ -258,6 +271,81 @@ def plot_regressions(
     title = f"{len(worse)} rows are worse by more than {100 * tolerance:g} %"
     _name(axis, title, "worse than before, %")
     return axis
+
+
+def plot_anytime(runs: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """The mean distance to the best plan over time, a line per method (`anytime`).
+
+    Parameters
+    ----------
+    runs, ax
+        Runs as of `load_runs`; axes to draw on, or None for a new figure.
+
+    Examples
+    --------
+    >>> from placegap.experiments import example_runs
+    >>> len(plot_anytime(example_runs().assign(solve_s=0.5)).lines)
+    2
+    """
+    axis = ax or _new(10)
+    found = anytime(runs)
+    for label, own in styles(map(str, found)).items():
+        line: dict[str, Any] = {"color": own.color, "linestyle": own.linestyle}
+        axis.step(found.index, 100 * found[label], where="post", label=plain_label(label), **line)
+    axis.set_xscale("log")
+    gap_axis(axis, "y")
+    _name(axis, "", "seconds", "mean gap to best plan")
+    legend(axis)
+    return axis
+
+
+def save_figure(axis: Axes, path: str | Path, width_in: float = COLUMN_IN) -> Path:
+    """Write a picture for a paper: as wide as a column, 7 pt, the legend below, fonts embedded.
+
+    Parameters
+    ----------
+    axis
+        What a ``plot_`` function returned; its whole figure is changed and written.
+    path
+        A file that ends in ``.pdf`` (TrueType fonts, no Type 3), ``.svg`` or ``.png``.
+    width_in
+        Inches; by default a column of two.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Examples
+    --------
+    >>> from tempfile import mkdtemp
+    >>> from placegap.experiments import example_runs
+    >>> save_figure(plot_profile(example_runs()), Path(mkdtemp(), "profile.pdf")).name
+    'profile.pdf'
+    """
+    from matplotlib.text import Text
+
+    figure: Any = axis.figure
+    shown = axis.get_legend_handles_labels()
+    for old in (*figure.legends, *filter(None, [axis.get_legend()])):
+        old.remove()
+    columns = max(1, int(15 * width_in) // (max(map(len, shown[1]), default=0) + 6))
+    if shown[1]:
+        below = {"loc": "outside lower center", "frameon": False, "labelspacing": 0.2}
+        figure.legend(*shown, **below, ncols=columns, columnspacing=1.0, handletextpad=0.5)
+    axis.set_title("", loc="left")  # papers have captions
+    for one in (axis.xaxis, axis.yaxis):
+        ticks = [tick.get_text() for tick in one.get_ticklabels()]
+        if any(tick.endswith(" %") for tick in ticks):
+            one.set_ticklabels([tick.removesuffix(" %") for tick in ticks])
+            one.set_label_text(", ".join(filter(None, [one.get_label_text(), "%"])))
+    lines = math.ceil(len(shown[1]) / columns)
+    high_in = max(0.62 * width_in, 0.36 * figure.get_size_inches()[1])
+    figure.set_size_inches(width_in, high_in + 0.13 * lines)
+    for text in figure.findobj(Text):
+        text.set_fontsize(COLUMN_PT)
+    write_figure(figure, Path(path))
+    return Path(path)
 
 
 def gaps_png(runs: pd.DataFrame) -> bytes:

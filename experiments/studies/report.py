@@ -98,11 +98,14 @@ def shown(figure: float | None, form: Callable[[float], str]) -> str:
 def common_rows(runs: pd.DataFrame) -> str:
     """Over how many rows of one table the means of its summary are."""
     of, left_out = summary(runs, "label")[["rows", "left_out"]].iloc[0]
-    seeds = runs["seed"].nunique()
-    each = f", each the mean of {seeds} seeds" * (seeds > 1)
+    seeds = runs.groupby("label", sort=False)["seed"].nunique()
+    is_row = seeds.max() <= 1
+    words, each = ("row", "") if is_row else ("problem", f" x {seeds.max()} seeds")
+    once = [str(label) for label in seeds.index[seeds == 1]]
+    each += f" (once: {', '.join(once)})" * (not is_row and bool(once))
     if not left_out:
-        return f"{counted(int(of), 'row')}{each}"
-    return f"means over the {of - left_out} of {of} rows where every method has a gap{each}"
+        return f"{counted(int(of), words)}{each}"
+    return f"means over the {of - left_out} of {of} {words}s{each} where every method has a gap"
 
 
 def gap_grid(rows: Sequence[RunRow], bold: str = "") -> Grid:

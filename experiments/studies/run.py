@@ -50,7 +50,8 @@ from placegap.instances.reading.checkout import has_research, research
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, SolverDisagreement, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
-from placegap.solvers.core.clock import while_compiling
+from placegap.solvers.core.clock import now_s, while_compiling
+from placegap.solvers.core.progress import Progress
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import with_reason
 from placegap.solvers.core.worker_process import num_cores
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 REFEREE = "placegap.instances.referee.evaluate"
 
 REPORTED = ("status", "bound_origin", "bound_class", "rests_on", "message")
+CLOSE = 1.1  # a log has at most 240 plans of a run of 100 s
 TIMES = ("build_s", "solve_s", "setup_s")
 
 
@@ -93,9 +95,11 @@ def run_task(run: Run) -> dict[str, Any]:
             at = RUNNING
             report(RUNNING)
             began = cpu_s()
-            result = _solve(run, instance)
+            found = Anytime()
+            result = _solve(run, instance, found)
         result = with_reason(replace(result, setup_s=loading_s() - loaded), instance)
         described = describe_result(result) | {"cpu_s": round(cpu_s() - began, 6)}
+        described["anytime"] = found.text
         if has_research():
             described["details"] |= research("other_clocks", "").clocks_of(instance, result)
         row_of(described)  # what an own method adds to its details may not go into the log
@@ -107,8 +111,29 @@ def run_task(run: Run) -> dict[str, Any]:
         return {"status": "error", "message": one_line(error), "traceback": traceback.format_exc()}
 
 
-def _solve(run: Run, instance: Instance) -> Result:
-    on: Callable[..., Result] = run_method
+class Anytime:
+    """A listener that notes when there was a plan of which value, without loading kernels."""
+
+    def __init__(self) -> None:
+        self._began, self._points = now_s() - loading_s(), list[tuple[float, int]]()
+
+    def __call__(self, progress: Progress) -> None:
+        """Note a better value; of those within a tenth of their time two are kept."""
+        if progress.value is None or (self._points and progress.value == self._points[-1][1]):
+            return
+        at_s = max(0.001, now_s() - loading_s() - self._began)
+        if len(self._points) > 1 and at_s < CLOSE * self._points[-2][0]:
+            self._points.pop()
+        self._points.append((at_s, progress.value))
+
+    @property
+    def text(self) -> str:
+        """What the column ``anytime`` says."""
+        return " ".join(f"{at_s:.3f}:{value}" for at_s, value in self._points)
+
+
+def _solve(run: Run, instance: Instance, found: Anytime) -> Result:
+    on: Callable[..., Result] = partial(run_method, progress=found)
     if run.coarsen is not None:
         from placegap.solvers.solving.coarsened import solve_coarse
 

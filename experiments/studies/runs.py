@@ -9,6 +9,7 @@ a plan that need not be a chain. A recorded bound of the instance counts where i
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -126,6 +127,8 @@ class RunRow:
     build_s: Annotated[Real, "building the model"] = None
     solve_s: Annotated[Real, "solving it, or all of a method without a model"] = None
     over_limit_s: Annotated[Real, "time beyond the limit, if over 1 s and 10 % of the limit"] = None
+    anytime: Annotated[str, "plans that it reported on the way, as `seconds:value`"] = ""
+    target_s: Annotated[Real, "when a plan of it was within 1 % of the best plan"] = None
     setup_s: Annotated[Real, "loading modules and kernels; not in the other times"] = None
     cpu_s: Annotated[Real, "CPU time of the worker and its processes, without loading"] = None
     peak_bytes: Annotated[Whole, "peak memory of the run's process, if measured"] = None
@@ -153,6 +156,19 @@ class RunRow:
     def time_s(self) -> float | None:
         """Build and solve time together."""
         return None if self.solve_s is None else self.solve_s + (self.build_s or 0.0)
+
+    @property
+    def found(self) -> list[tuple[float, int]]:
+        """When the run had a plan of which value, each better than the one before."""
+        # Plans on the way have the value that the method reported; one that is better than its
+        # plan in the end, which the referee judged, does not count.
+        if self.value_ns is None or self.time_s is None:
+            return []
+        told = (point.split(":") for point in self.anytime.split())
+        points = [(float(at_s), int(value)) for at_s, value in told]
+        found = [one for one in points if not is_better(one[1], self.value_ns, self.stated)]
+        is_last = bool(found) and found[-1][1] == self.value_ns
+        return found if is_last else [*found, (self.time_s, self.value_ns)]
 
     @property
     def is_optimal(self) -> bool:
@@ -193,7 +209,8 @@ PROBLEM = ROW[:-1]  # what pairs runs of different methods: the unit of statisti
 # What is known of a row before its run.
 PLANNED = (*tuple(COLUMNS)[: tuple(COLUMNS).index("status")], *BEST_BOUND)
 # Columns that are computed when a file is read.
-DERIVED = ("best_value_ns", "gap", "lost", "open", "over_limit_s")
+DERIVED = ("best_value_ns", "gap", "lost", "open", "over_limit_s", "target_s")
+TARGET = 0.01  # `lost` at which the clock of `target_s` stops
 
 
 @cache
@@ -238,6 +255,8 @@ def row_of(record: Mapping[str, Any]) -> RunRow:
         names = ("value_ns", "bound_ns", "best_value_ns", "best_bound_ns")
         stated_as = {name: getattr(row, name) for name in names}
         row = replace(row, **{n: abs(count) for n, count in stated_as.items() if count is not None})
+    if not re.fullmatch(r"([\d.]+:\d+ ?)*", row.anytime):
+        raise InputError(f"anytime must be seconds:value (got {row.anytime[:40]!r})")
     if row.bound_class not in ("", *PLAN_CLASSES):
         raise InputError(f"bound_class must be one of {', '.join(PLAN_CLASSES)}")
     return row
@@ -286,6 +305,8 @@ def with_best(rows: Sequence[RunRow]) -> list[RunRow]:
         changed: dict[str, Any] = {"gap": gap, "lost": lost, "best_value_ns": best_ns}
         changed |= {"best_bound_ns": bound_ns, "best_bound_by": by, "best_rests_on": basis}
         changed["open"] = None if gap is None or lost is None else gap - lost
+        near = (s for s, ns in row.found if (relative_gap(ns, best_ns) or 0.0) <= TARGET)
+        changed["target_s"] = next(near, None)
         # 263 of 3,299 kept runs, which look at the clock between pieces of work, ended after their
         # limit, half of them by less than 0.92 s, and half by less than 4 % of it
         limit_s = math.inf if row.time_limit_s is None else row.time_limit_s

@@ -29,6 +29,7 @@ from placegap.instances.costing.catalogue import (
     specs_of,
 )
 from placegap.instances.costing.launches import bytes_inside, launch_of
+from placegap.instances.costing.weight_formats import BLOCK_CACHE_PERCENT, slower_cache
 from placegap.instances.problem import Cluster, DeviceSpec, ExpertsKernel, Graph, Op
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.reading.errors import (
@@ -274,6 +275,7 @@ def cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> CostedKernels
     for i, number in enumerate(launch.tolist()):
         members.setdefault(number, []).append(i)
     reached = {kind: _reached(spec, has_table=kind in tables) for kind, spec in specs.items()}
+    slower = slower_cache(noted.get("kv_dtype") if noted.get("decode") else None)
     added, kernels = set[str](), 0
     measured: dict[str, set[int]] = {kind: set() for kind in specs}
     for number, own in members.items():
@@ -289,10 +291,12 @@ def cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> CostedKernels
         kernels += bool(flops or moved)
         added |= missing
         group = parts[0].colocation or (f"kernel of {parts[0].name}" if len(own) > 1 else None)
-        split = {
-            kind: _split(_kernel_ns(flops, moved, spec, dtype, reached[kind]), shares)
-            for kind, spec in specs.items()
-        }
+        held = sum(cache.held_bytes(cache.tokens) for op in parts for cache in op.caches)
+        split = {}
+        for kind, spec in specs.items():
+            more = max(0, int(held * (slower * reached[kind][1] / BLOCK_CACHE_PERCENT - 1)))
+            time_ns = _kernel_ns(flops, moved + more, spec, dtype, reached[kind])
+            split[kind] = _split(time_ns, shares)
         if len(own) == 1 and parts[0].kernel is not None:
             for kind in missing & tables.keys():
                 table_ns = _measured_ns(parts[0], tables[kind])

@@ -7,8 +7,12 @@ from typing import NamedTuple
 from placegap.instances.costing.catalogue import Fit, fit_of, specs_of
 from placegap.instances.costing.costing import MEASURED_SHARE
 from placegap.instances.problem import Graph, Instance
+from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.modules import is_expert
 
+# Parameter of the provenance: by which measured lines times were scaled; with ".ns", what the first
+# of them takes.
+MEASURED_LINES = "measured_lines"
 MOST_NAMES = 4  # kinds that a line names; more are counted
 
 
@@ -51,6 +55,8 @@ def kind_of_model(graph: Graph) -> str:
 def fitted_costs(instance: Instance) -> FittedCosts | None:
     """What is known of the times of an instance; None where none are calibrated."""
     noted = instance.graph.provenance.parameters
+    if (lines := noted.get(MEASURED_LINES)) is not None:
+        return FittedCosts(f"scaled to {lines}")
     measured = noted.get(MEASURED_SHARE)
     if measured is not None:  # which says how much of the time is modelled
         return FittedCosts(str(measured))
@@ -64,6 +70,17 @@ def fitted_costs(instance: Instance) -> FittedCosts | None:
     texts = {fit.fitted_to: fit.factor for fit in modelled.values()}
     outside = _outside(instance.graph, modelled)
     return FittedCosts("calibrated", "; ".join(texts), max(texts.values()), outside)
+
+
+def beside_line(instance: Instance, value_ns: int | None) -> tuple[str, ...]:
+    """A sentence on a token's time beside that of the line that was measured, if one was."""
+    measured_ns = instance.graph.provenance.parameters.get(f"{MEASURED_LINES}.ns")
+    if measured_ns is None or not value_ns:
+        return ()
+    sequences = int(instance.graph.provenance.parameters.get("batch") or 1)
+    factor, tokens = int(measured_ns) / value_ns, sequences * NS_PER_S / value_ns
+    beside = f"{factor:.3g} times as fast" if abs(factor - 1) > 1e-3 else "as fast"
+    return (f"{tokens:.4g} tokens/s, {beside} as the measured line",)
 
 
 def _outside(graph: Graph, fits: dict[str, Fit]) -> str | None:

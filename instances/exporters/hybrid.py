@@ -21,8 +21,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from placegap.instances.exporters.stages import TORCHTITAN, layout
@@ -145,6 +146,39 @@ def _vllm(most: int) -> Iterator[Setting]:
 
 # Settings of recomputation that each tool has, for stages of limited size.
 SETTINGS = {"megatron": _megatron, "torchtitan": _torchtitan, "vllm": _vllm}
+
+
+def hybrid_plan(
+    instance: Instance, counts: Sequence[int], tensor: int, does: Callable[[int], str]
+) -> Plan:
+    """The plan of layers of each stage on equal blocks of devices, in groups of `tensor`."""
+    layers, num = read_layers(instance), len(counts)
+    if sum(counts) != len(layers.numbered) or min(counts) < 0:
+        said = ", ".join(map(str, counts))
+        raise InputError(f"the stages have {said} layers, and the model has {len(layers.names)}")
+    each, rest = divmod(instance.num_devices, num * tensor)
+    if rest or not each:
+        raise InputError(
+            f"{instance.num_devices} devices are no multiple of {num} stages of {tensor} tensor"
+            " ranks; all devices are used"
+        )
+    ends = list(accumulate(counts, initial=0))
+    stages = tuple(tuple(range(a, b)) for a, b in pairwise(ends))
+    stage = [0] * instance.num_ops
+    for s, own in enumerate(stages):
+        for n in own:
+            for i in layers.numbered[n]:
+                stage[i] = s
+    blocks = [tuple(range(s * each * tensor, (s + 1) * each * tensor)) for s in range(num)]
+    blank, last = ("",) * instance.num_ops, num - 1
+    for i in layers.after:
+        stage[i] = last
+    on = tuple(blocks[s] for s in stage)
+    plan = Plan(placement=on, stage=tuple(stage), tensor=(tensor,) * num, mode=blank)
+    found = _with_setting(instance, plan, _Read(layers, each, tensor, stages), does)
+    if found is None:
+        raise InputError(f"a layer has no mode of {tensor} tensor ranks that recomputes this")
+    return found
 
 
 def write_hybrid(kind: str, instance: Instance, plan: Plan, semantics: Semantics) -> str:

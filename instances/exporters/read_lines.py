@@ -8,14 +8,18 @@ over.
 
 from __future__ import annotations
 
+import csv
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import accumulate
+from io import StringIO
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from placegap.instances.exporters.hybrid import FULL, KEEP, SELECTIVE, hybrid_plan, read_layers
 from placegap.instances.exporters.lines import (
     VISIBLE,
     LayerLine,
@@ -27,13 +31,27 @@ from placegap.instances.exporters.lines import (
     slots_of,
     why_not,
 )
-from placegap.instances.exporters.modules import APART, layer_list, parted_experts, priced_map
+from placegap.instances.exporters.modules import (
+    APART,
+    layer_list,
+    parted_experts,
+    priced_map,
+    run_order,
+)
 from placegap.instances.exporters.stages import TORCHTITAN
 from placegap.instances.exporters.table import EXPORTERS
 from placegap.instances.files.document import read_json
 from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.modules import feeders, layer_of
 from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.input_files import read_content
+from placegap.instances.reading.printable import printable
+from placegap.instances.transforms.tensor_groups import (
+    CardGroup,
+    SplitParts,
+    on_groups,
+    share_units,
+)
 
 EXPERTS = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
 # Tensors of a layer in GGUF that ``-ot`` may name: of experts, and others.
@@ -57,11 +75,19 @@ OPTIONS = {
     "sm": ("-sm", "--split-mode"),
     "mg": ("-mg", "--main-gpu"),
     "exllama": ("-gs", "--gpu-split", "--gpu_split"),
-    "pp": ("-pp", "--pipeline-parallel-size", "--pp-size"),
+    "pp": ("-pp", "--pipeline-parallel-size", "--pp-size", "--pipeline-model-parallel-size"),
+    "dp": ("-dp", "--data-parallel-size", "--dp-size"),
     "tp": ("-tp", "--tensor-parallel-size", "--tp-size", "--tensor-model-parallel-size"),
     "ktransformers": ("--kt-num-gpu-experts",),
     "megatron": ("--pipeline-model-parallel-layout",),
+    "recompute": ("--recompute-granularity",),
+    "recompute_method": ("--recompute-method",),
+    "recomputed": ("--recompute-num-layers",),
+    "sharding": ("--use-distributed-optimizer",),
+    "batch": ("--global-batch-size",),
+    "micro_batch": ("--micro-batch-size",),
 }
+FLAGS = ("cmoe", "sharding")  # options without a value
 
 MOST_PARTS = 10_000  # of Megatron's layout; more are a slip
 
@@ -79,27 +105,45 @@ class ReadLine(NamedTuple):
     kind: str
     plan: Plan
     instance: Instance
+    rules: Mapping[str, Any] = {}  # of hybrid plans: what the line says of the semantics
+    is_shared: bool = False  # whether cards hold each layer together; they are one device then
 
 
 def read_line(instance: Instance, text: str) -> ReadLine:
     """The plan of a line, or of the file of that name."""
     try:
+        is_hybrid = any(op.modes for op in instance.graph.ops)
+        if text.strip().endswith(".toml"):
+            return _torchtitan(instance, Path(text.strip()))
+        if text.strip().endswith(".csv"):
+            return _table(instance, Path(text.strip()))
         if text.strip().endswith(".json"):
             return _file(instance, Path(text.strip()))
-        given = _options(text)
+        is_layout = re.fullmatch(r"E[Etm|,*()\d ]*L", text.strip())
+        given = {"megatron": text.strip()} if is_layout else _options(text)
         kind = next((tool for tool in TOOLS if tool in given), "")
         if not kind and given.keys() & {"pp", "tp"}:
-            kind = "sglang" if "sglang" in text or "--pp-size" in text else "vllm"
+            is_sglang = "sglang" in text or "--pp-size" in text or "--tp-size" in text
+            kind = "sglang" if is_sglang else "megatron" if "model-parallel" in text else "vllm"
         if not kind and not given.keys() & {"ngl", "ts", "device", "ncmoe", "cmoe", "ot", "sm"}:
             raise InputError(
                 "has no option of llama.cpp, exllama, vLLM, SGLang, KTransformers or Megatron that"
                 " decides a placement (-ngl, -ts, -gs, VLLM_PP_LAYER_PARTITION=..), and names no"
                 " .json"
             )
-        if given.get("tp", "1") != "1":
-            raise InputError("splits tensors of each layer, but lines have whole layers")
         gpus, _ = gpus_and_host(instance.cluster)
         gpus = _gpus(gpus, given["visible"]) if "visible" in given else gpus
+        if is_hybrid:
+            return _hybrid(instance, given, kind)
+        if (ranks := _count(given, "tp", 1)) > 1:
+            if kind not in ("vllm", "sglang"):
+                raise InputError("splits tensors of each layer, which is read of vLLM and SGLang")
+            rows = [(1,) * ranks] * (len(gpus) // ranks)
+            shared, groups = _shared(instance, gpus, rows)
+            counts = _counts(shared, given, kind, len(groups))
+            return _said(shared, kind, _ranks(shared, counts, groups), is_shared=True)
+        if given.get("sm") in ("tensor", "row"):
+            return _tensors(instance, given, gpus)
         if kind == "ktransformers":
             return _parted(instance, _whole(given[kind]), gpus)
         if kind in ("", "ollama"):
@@ -119,14 +163,116 @@ def read_line(instance: Instance, text: str) -> ReadLine:
         raise InputError(f"--line {text!r}: {error}") from None
 
 
-def _said(instance: Instance, kind: str, line: LayerLine) -> ReadLine:
+def _shared(
+    instance: Instance, gpus: Sequence[int], rows: Sequence[tuple[int, ...]]
+) -> tuple[Instance, list[int]]:
+    """The instance whose cards are groups with these shares, and the groups by number."""
+    ends = list(accumulate(map(len, rows), initial=0))
+    if not rows or len(gpus) < ends[-1]:
+        raise InputError(f"needs more GPUs than the {len(gpus)} of the cluster")
+    groups = [
+        CardGroup(tuple(gpus[a:b]), row)
+        for a, b, row in zip(ends[:-1], ends[1:], rows, strict=True)
+    ]
+    parts = SplitParts(instance)
+    coarse = instance.with_graph(parts.with_times(groups))
+    found = on_groups(coarse, parts, groups, groups[0])
+    assert found is not None  # the first group may hold the embedding
+    numbers = {device.name: k for k, device in enumerate(found.cluster.devices)}
+    return found, [numbers[group.name(instance.cluster)] for group in groups]
+
+
+def _tensors(instance: Instance, given: Given, gpus: Sequence[int]) -> ReadLine:
+    """llama.cpp's cards that hold each layer together, all of them, in shares of whole heads."""
+    used = _gpus(gpus, given["device"]) if "device" in given else list(gpus)
+    num = len(layer_list(instance)) + 1
+    if given.get("ngl", "all") not in ("all", "auto", "-1", "-2") and _count(given, "ngl", 0) < num:
+        raise InputError("leaves layers on the host; -sm tensor is read with all layers on cards")
+    if given.keys() & {"ncmoe", "cmoe", "ot"}:
+        raise InputError("has experts on the host; -sm tensor is read with all layers on cards")
+    memory = [instance.cluster.devices[k].memory_bytes for k in used]
+    shares = [Fraction(1 if None in memory else size or 1) for size in memory]
+    shares = _numbers(given, "ts") if "ts" in given else shares
+    if len(shares) != len(used):
+        raise InputError(f"-ts has {len(shares)} shares, and there are {len(used)} GPUs")
+    units = share_units(instance.graph)
+    ends = [round(units * end / sum(shares)) for end in accumulate(shares, initial=Fraction(0))]
+    row = tuple(b - a for a, b in pairwise(ends))
+    if not all(row):
+        raise InputError(f"-ts leaves a GPU none of the {units} parts of each layer")
+    shared, group = _shared(instance, used, [row])
+    return ReadLine("llamacpp", Plan.on(group * shared.num_ops), shared, is_shared=True)
+
+
+def _hybrid(instance: Instance, given: Given, kind: str) -> ReadLine:
+    """A training line of Megatron, or vLLM's line with three sizes."""
+    tensor, ranks = _count(given, "tp", 1), _count(given, "pp", 1)
+    numbered = len(read_layers(instance).numbered)
+    if kind == "megatron" and kind not in given:
+        if numbered % ranks:
+            raise InputError(f"{numbered} layers are no multiple of {ranks} stages; give a layout")
+        counts = [numbered // ranks] * ranks
+    elif kind in ("megatron", "vllm"):
+        counts = _counts(instance, given, kind, ranks) if kind in given else []
+        counts = counts or even_counts(numbered, ranks, kind)
+    else:
+        raise InputError(
+            "is no line of Megatron or vLLM, and no .toml of torchtitan: these run hybrid plans"
+        )
+    if "pp" in given and len(counts) != ranks:
+        raise InputError(f"has {ranks} pipeline ranks, and {len(counts)} stages")
+    block = _count(given, "recomputed", 1)
+    does: Callable[[int], str] = lambda at: KEEP  # noqa: E731
+    if given.get("recompute") == "selective":
+        does = lambda at: SELECTIVE  # noqa: E731
+    elif given.get("recompute") == "full":
+        is_block = given.get("recompute_method") == "block"
+        does = lambda at: FULL if at < block or not is_block else KEEP  # noqa: E731
+    plan = hybrid_plan(instance, counts, tensor, does)
+    replicas = instance.num_devices // (tensor * len(counts))
+    if _count(given, "dp", replicas) != replicas:
+        raise InputError(f"the cluster has devices for {replicas} replicas; all of them are used")
+    rules: dict[str, Any] = {"recompute": "per_layer", "degrees": "one"}
+    if kind == "megatron":
+        rules["sharding"] = "optimizer" if "sharding" in given else "none"
+    if "batch" in given:
+        rules["microbatches"] = _count(given, "batch", 1) // _count(given, "micro_batch", 1)
+    return ReadLine(kind, plan, instance, rules)
+
+
+def _torchtitan(instance: Instance, path: Path) -> ReadLine:
+    """The degrees, parts and recomputation of torchtitan's file."""
+    try:
+        content = tomllib.loads(read_content(path).decode())
+        degrees, ac = content["parallelism"], content.get("activation_checkpoint", {})
+        ranks = int(degrees.get("pipeline_parallel_degree", 1))
+        tensor = int(degrees.get("tensor_parallel_degree", 1))
+        parts = degrees.get("module_fqns_per_model_part", [])
+        counts = [sum(str(name).startswith("layers.") for name in part) for part in parts]
+        mode, option = ac.get("mode", "none"), str(ac.get("selective_ac_option", "op"))
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise InputError(f"is no file of torchtitan: {error}", path) from None
+    num = len(read_layers(instance).numbered)
+    if not parts and ranks > 0 and num % ranks == 0:
+        counts = [num // ranks] * ranks
+    if len(counts) != ranks or tensor < 1:
+        raise InputError("module_fqns_per_model_part has no part for each stage", path)
+    each = int(option) if option.isdecimal() else 0
+    does: Callable[[int], str] = lambda at: {"none": KEEP, "full": FULL}.get(mode, SELECTIVE)  # noqa: E731
+    if mode == "selective" and each:
+        does = lambda at: KEEP if (at + 1) % each else FULL  # noqa: E731
+    plan = hybrid_plan(instance, counts, tensor, does)
+    return ReadLine("torchtitan", plan, instance, {"recompute": "per_layer", "degrees": "one"})
+
+
+def _said(instance: Instance, kind: str, line: LayerLine, *, is_shared: bool = False) -> ReadLine:
     """A line of a tool; one that is not of its class is refused."""
     of, (_, host) = EXPORTERS[kind].line, gpus_and_host(instance.cluster)
     assert of is not None
     why = why_not(instance, line, of)
     if why is not None:
         raise InputError(f"{why}; what is read is what --export {kind} can write")
-    return ReadLine(kind, slots_of(instance).plan(line, host), instance)
+    return ReadLine(kind, slots_of(instance).plan(line, host), instance, is_shared=is_shared)
 
 
 def _options(text: str) -> Given:
@@ -141,7 +287,7 @@ def _options(text: str) -> Given:
         name = name_of.get(option)
         if name is None:
             continue
-        if not equals and name != "cmoe":
+        if not equals and name not in FLAGS:
             if at + 1 == len(words):
                 raise InputError(f"{word} needs a value")
             value = words[at + 1]
@@ -336,6 +482,8 @@ def _file(instance: Instance, path: Path) -> ReadLine:
         raise InputError(
             "is neither a map of modules (device_map) nor a list of parts (torchtitan)"
         )
+    if isinstance(splits := content.get("split_spec"), dict):
+        return _split_points(instance, gpus, layers, list(splits))
     if host is None and "cpu" in content.values():
         raise InputError("the map has modules on the CPU, and the cluster has no host")
     place = {
@@ -345,6 +493,39 @@ def _file(instance: Instance, path: Path) -> ReadLine:
     main = next((k for k in place.values() if k != host), None)
     priced = instance if main is None or host is None else priced_map(instance, main)
     return ReadLine("device_map", _by_prefix(instance, layers, place), priced)
+
+
+def _split_points(
+    instance: Instance, gpus: Sequence[int], layers: Sequence[str | None], begins: list[str]
+) -> ReadLine:
+    """Stages of torch.distributed.pipelining, each from a module on in the order of the code."""
+    if len(begins) + 1 > len(gpus):
+        raise InputError(f"there are {len(begins) + 1} stages, and {len(gpus)} GPUs in the cluster")
+    if unknown := set(begins).difference(filter(None, layers)):
+        raise InputError(f"split_spec names {min(unknown)!r}, which is no layer of the model")
+    order, stage, place = run_order(instance), 0, dict[str, int]()
+    for i in sorted(range(instance.num_ops), key=lambda i: order[i]):
+        layer = layers[i]
+        if layer is not None and layer not in place and not instance.arrays.backward[i]:
+            stage += layer in begins
+            place[layer] = gpus[stage]
+    return ReadLine("pipelining", _by_prefix(instance, layers, place), instance)
+
+
+def _table(instance: Instance, path: Path) -> ReadLine:
+    """The table of ops of ``--export csv``."""
+    rows = csv.DictReader(StringIO(read_content(path).decode(errors="replace")))
+    devices = {printable(spec.name): k for k, spec in enumerate(instance.cluster.devices)}
+    place = dict[str, list[int]]()
+    for row in rows:
+        device = row.get("device") or ""
+        if device not in devices:
+            raise InputError(f"has an op on {device!r}, which is no device of the cluster", path)
+        place.setdefault(row.get("name") or "", []).append(devices[device])
+    names = [printable(op.name) for op in instance.graph.ops]
+    if lost := [name for name in names if name not in place]:
+        raise InputError(f"has no row for op {lost[0]!r}", path)
+    return ReadLine("csv", Plan(tuple(tuple(place[name]) for name in names)), instance)
 
 
 def _by_prefix(instance: Instance, layers: Sequence[str | None], place: dict[str, int]) -> Plan:

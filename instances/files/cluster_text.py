@@ -31,7 +31,8 @@ from placegap.instances.reading.errors import InputError, instead_of, plain_name
 from placegap.instances.reading.input_files import MAX_DEVICES, MAX_LINKS
 
 HOST_KIND = "DDR5-2ch"  # what ``host`` stands for: a desktop's CPU and memory
-# 16 lanes of 8 GT/s, 128 bits of 130, one way; each generation doubles it.
+# 16 lanes of 8 GT/s, 128 bits of 130, one way; each later generation doubles it. The first two have
+# 2.5 and 5 GT/s, 8 bits of 10: 4 and 8 GB/s.
 PCIE3_BYTES_PER_S = 15_750_000_000
 # What Thunderbolt takes of PCIe: 32 Gbit/s (of version 3 at most), and 64.
 THUNDERBOLT_BYTES_PER_S = {"3": 4_000_000_000, "4": 4_000_000_000, "5": 8_000_000_000}
@@ -167,9 +168,10 @@ def _usual_links(
 def link_kind(word: str) -> LinkKind:
     """The link that a word stands for."""
     plain = plain_name(word)
-    if match := re.fullmatch(r"pcie([345])(?:x(1|2|4|8|16))?", plain):
-        lanes = int(match[2] or 16)
-        rate = PCIE3_BYTES_PER_S * 2 ** (int(match[1]) - 3) * lanes // 16
+    if match := re.fullmatch(r"pcie([1-5])(?:x(1|2|4|8|16))?", plain):
+        lanes, generation = int(match[2] or 16), int(match[1])
+        full = PCIE3_BYTES_PER_S * 2**generation // 8 if generation > 2 else 4 * 10**9 * generation
+        rate = full * lanes // 16
         return LinkKind("pcie", plain, rate)
     if (match := re.fullmatch(r"thunderbolt(\d)", plain)) and match[1] in THUNDERBOLT_BYTES_PER_S:
         return LinkKind("pcie", plain, THUNDERBOLT_BYTES_PER_S[match[1]])

@@ -78,7 +78,7 @@ class DeviceSpec(InstancePart):
     peak_flops_per_s: PeakRates
     #: Bandwidth of the device's memory.
     bandwidth_bytes_per_s: Rate
-    #: Its capacity, None for no limit; GB of a source read as 10**9 bytes.
+    #: Its capacity, None for no limit.
     memory_bytes: Size | None
     #: What of it is taken by others (a desktop, a context).
     reserved_bytes: Size = 0

@@ -31,6 +31,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Plan, Schedule, Semantics, Violation
+from placegap.instances.problem.integers import format_bytes
 
 
 class Holdings(NamedTuple):
@@ -74,12 +75,13 @@ def memory_violations(
     limits = instance.arrays.memory_bytes
     for k in np.flatnonzero(held.bytes > limits).tolist():
         name, limit = instance.cluster.devices[k].name, int(limits[k])
-        over = f"{int(held.bytes[k]) - limit} more than its {limit}"
+        total = format_bytes(int(held.bytes[k]))
+        over = f"{format_bytes(int(held.bytes[k]) - limit)} more than its {format_bytes(limit)}"
         if semantics.memory_rule == "sum":
             largest = _largest(instance, plan, k, instance.arrays.resident_bytes)
             yield Violation(
                 "memory",
-                f"device {name!r} holds {int(held.bytes[k])} bytes, {over}, from time 0 on; its"
+                f"device {name!r} holds {total}, {over}, from time 0 on; its"
                 f" largest op is {largest!r}",
                 op=largest,
                 device=name,
@@ -92,8 +94,8 @@ def memory_violations(
         at = f" at {int(held.moment[k])} ns" if is_timed else ""
         yield Violation(
             "memory",
-            f"device {name!r} holds {int(held.bytes[k])} bytes at its peak, {over}: {state} of"
-            f" state, and {int(held.bytes[k]) - state} of tensors and workspace {doing}{at}",
+            f"device {name!r} holds {total} at its peak, {over}: {format_bytes(state)} of state,"
+            f" and {format_bytes(int(held.bytes[k]) - state)} of tensors and workspace {doing}{at}",
             op=op,
             device=name,
             time_ns=int(held.moment[k]) if is_timed else None,

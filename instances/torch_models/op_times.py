@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_map
 
 from placegap.instances.problem import DeviceSpec
 from placegap.instances.problem.integers import NS_PER_MS, NS_PER_S
@@ -94,6 +95,24 @@ def measure_ops(
         {name: median(found) for name, found in sums.items()} for sums in (of_op, beside)
     )
     return OpTimes(own, others)
+
+
+def measure_module(module: Any, inputs: tuple[Any, Any], device: DeviceType, runs: int) -> float:
+    """Median time of a call of a module on the meta device, which moves to `device`, in ns."""
+    # `inputs` are its arguments and keywords. Weights and inputs are random, as those of ops.
+    generator = torch.Generator(device).manual_seed(0)
+
+    def made(leaf: Any) -> Any:
+        is_tensor = isinstance(leaf, torch.Tensor)
+        return _random_like(leaf, device, generator) if is_tensor else leaf
+
+    with torch.no_grad():
+        module.to_empty(device=device)
+        for tensor in (*module.parameters(), *module.buffers()):
+            tensor.copy_(made(tensor))
+        args, kwargs = tree_map(made, inputs)
+        calls = [timed(device, module, args, kwargs)[1] for _ in range(WARM_UPS + runs)]
+    return median(call() for call in calls[WARM_UPS:])
 
 
 def _nearest_ops(graph: fx.Graph, program: FxProgram) -> dict[str, str]:

@@ -80,7 +80,7 @@ class TraceOptions:
             cache_bits(self.kv_dtype)
             if not self.cached_tokens:
                 raise InputError("--kv-dtype needs a cache; state its tokens (--context)")
-        for name in ("decode", "prefill", "kv_tokens", "weights", "kv_dtype"):
+        for name in ("decode", "prefill", "kv_tokens", "kv_dtype"):
             if self.train and getattr(self, name):
                 raise InputError(f"{option_of(name)} is for inference; leave out --train")
         if (self.decode or self.prefill) and (self.seq or (self.decode and self.prefill)):

@@ -41,6 +41,9 @@ class Profile:
     is_calibrated: bool  # whether the rates of `spec` were measured
     ops: tuple[OpTime, ...]  # in the order of the graph
     rest_ns: int  # time of all that is no op: views, folded constants, adding gradients
+    module_ns: int | None = (
+        None  # time of a call of the module as a whole; None: of a training step
+    )
 
 
 def profile_model(
@@ -60,6 +63,8 @@ def profile_model(
     if options.train and options.optimizer != "none":
         raise InputError("updates of weights are not measured; add --optimizer none", name)
     gradients: frozenset[str] = frozenset()
+    if options.train and options.weights:
+        raise InputError("ops of quantized weights are not measured; leave out --weights", name)
     if options.train:
         from placegap.instances.torch_models.training_graph import held_in
         from placegap.instances.torch_models.training_model import trace_step
@@ -76,7 +81,13 @@ def profile_model(
             program = read_fx_graph(graph, held)
         except ValueError as error:
             raise InputError(str(error), name) from None
-    from placegap.instances.torch_models.op_times import RUNS, calibrate, measure_ops, use_threads
+    from placegap.instances.torch_models.op_times import (
+        RUNS,
+        calibrate,
+        measure_module,
+        measure_ops,
+        use_threads,
+    )
 
     if threads is not None:
         use_threads(threads)
@@ -96,7 +107,11 @@ def profile_model(
         )
         for op in program.ops
     )
-    return Profile(name, filed, spec, known is None, ops, round(times.rest_ns))
+    module_ns = None
+    if not options.train:
+        inputs = (model.args, model.kwargs)
+        module_ns = round(measure_module(model.module, inputs, device, runs or RUNS))
+    return Profile(name, filed, spec, known is None, ops, round(times.rest_ns), module_ns)
 
 
 def times_csv(profile: Profile) -> str:

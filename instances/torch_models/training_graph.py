@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from typing import Any
 
 from torch import fx
@@ -34,12 +35,13 @@ def read_training_graph(
     optimizer: Optimizer = "adam",
     tied: Tied = "copy",
     labels: Callable[[Any], Iterable[str]] = lambda node: (),
+    bits: Mapping[str, Fraction] | None = None,
 ) -> FxProgram:
     """Read a joint program as ops and edges of one training step, updates included."""
-    # Optimizer "none" makes no update ops. `tied` and `labels`, of forward nodes, are those of
-    # `read_fx_graph`.
+    # `bits` are those that frozen weights are stored in. Optimizer "none" makes no update ops.
+    # `tied` and `labels`, of forward nodes, are those of `read_fx_graph`.
     graph = step.graph_module.graph
-    held = held_in(step)
+    held = held_in(step, bits)
     program = read_fx_graph(
         graph,
         held,
@@ -55,11 +57,15 @@ def read_training_graph(
     return program
 
 
-def held_in(step: JointProgram) -> dict[str, Held]:
+def held_in(step: JointProgram, bits: Mapping[str, Fraction] | None = None) -> dict[str, Held]:
     """Which inputs of a joint program are weights, buffers or constants."""
-    graph = step.graph_module.graph
+    # `bits` are those that frozen weights are stored in.
+    graph, stored = step.graph_module.graph, bits or {}
     return {
-        **{node: Held("parameter", name) for node, name in step.parameter_of.items()},
+        **{
+            node: Held("parameter", name, stored.get(name))
+            for node, name in step.parameter_of.items()
+        },
         **{node: Held("buffer", name) for node, name in step.buffer_of.items()},
         **{n.name: Held("constant", str(n.target)) for n in graph.find_nodes(op="get_attr")},
     }

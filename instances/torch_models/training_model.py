@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from placegap.instances.torch_models.tracing import (
     no_split_label,
     one_line,
     parameter_count,
+    stored_bits,
     unread_bytes,
     unread_in_words,
     weights_in_words,
@@ -112,9 +113,7 @@ class TracedStep:
 def trace_step(name: str, options: TraceOptions, *, repeat: bool = False) -> TracedStep:
     """Trace one training step of a model by its name."""
     # With `repeat` one layer of each kind is traced, and the program lacks what `ops` has.
-    model = build_model(name, options)
-    if model.weights is not None:
-        raise InputError("quantized weights are not trained; leave out quantization_config", name)
+    model = _with_frozen_bits(name, build_model(name, options))
     from placegap.instances.torch_models.joint_program import joint_program
     from placegap.instances.torch_models.training_graph import read_training_graph
 
@@ -125,7 +124,8 @@ def trace_step(name: str, options: TraceOptions, *, repeat: bool = False) -> Tra
     with one_line(name, "cannot be traced for training"), layers as stacks:
         step = joint_program(model.module, model.args, {**model.kwargs, **_labels_of(model)})
     try:
-        ops = read_training_graph(step, options.optimizer or "adam", options.tied, labels)
+        bits = stored_bits(model)
+        ops = read_training_graph(step, options.optimizer or "adam", options.tied, labels, bits)
         add_kernels(ops, step.graph_module.graph, model.module, options)
         path = step.module_of.get
         repeat_layers(ops, step.graph_module.graph, stacks, lambda node: path(node.name))
@@ -136,6 +136,21 @@ def trace_step(name: str, options: TraceOptions, *, repeat: bool = False) -> Tra
     heads = heads_of(model.module)
     modules = tuple(holding)
     return TracedStep(step, ops, parameters, modules, weights, unread, heads, model.left_out)
+
+
+def _with_frozen_bits(name: str, model: Traceable) -> Traceable:
+    """The model whose frozen weights alone are stored as it says: those beside adapters (QLoRA)."""
+    if model.weights is None:
+        return model
+    frozen = {each for each, p in model.module.named_parameters() if not p.requires_grad}
+    bits = {each: size for each, size in stored_bits(model).items() if each in frozen}
+    if not bits:
+        raise InputError(
+            "quantized weights are not trained, and no weight is frozen; leave out --weights (or"
+            " quantization_config), or train adapters beside frozen weights (py:)",
+            name,
+        )
+    return replace(model, weights=bits)
 
 
 def heads_of(module: Any) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from placegap.instances.problem import Instance, Op
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.mean_costs import mean_time_ns
+from placegap.instances.problem.modules import clones_of
 from placegap.instances.transforms.op_splitting import Axis, Cut, OpSplit, split_ops
 from placegap.instances.transforms.split_gradients import is_update
 
@@ -30,9 +31,9 @@ KINDS = (
 PARTS = 2  # parts of an op, as in figure 2
 MOST_PARTS_OF_OP = 1024  # what the methods take at most; devices are fewer
 
-# Of the time of all ops together. Table 7 has convolutions split on all six networks, which takes
-# 0.001; Table 6 leaves Conv1_1 of VGG-16 whole, which that splits. No share meets both: this one
-# meets 21 of the 24 decisions, 0.003 meets 18 and 0.01 meets 14 (docs/papers/fd-dps.md).
+# Of the time of all ops of one clone. Table 7 has convolutions split on all six networks, which
+# takes 0.001; Table 6 leaves Conv1_1 of VGG-16 whole, which that splits. No share meets both: this
+# one meets 21 of the 24 decisions, 0.003 meets 18 and 0.01 meets 14 (docs/papers/fd-dps.md).
 MIN_SHARE = 0.001
 MAX_PARAMETERS = 3_000_000  # bytes of parameters per ms; Table 6: 57 KB is split, 137 MB is not
 
@@ -41,7 +42,7 @@ MAX_PARAMETERS = 3_000_000  # bytes of parameters per ms; Table 6: 57 KB is spli
 class SplitRule:
     """When an op is split, and how."""
 
-    min_share: float = MIN_SHARE  # least mean time of an op, as a share of that of all ops together
+    min_share: float = MIN_SHARE  # least mean time of an op, as a share of all ops of one clone
     min_time_ns: int = 0  # least mean time of an op; both must be reached
     max_parameters: int = MAX_PARAMETERS  # most bytes of parameters per ms of mean time
     parts: int = PARTS  # parts of an op; fewer where the axis has fewer elements
@@ -62,7 +63,8 @@ def choose_cuts(instance: Instance, rule: SplitRule) -> dict[int, Cut]:
     # all can be split along one axis.
     arrays, ops = instance.arrays, instance.graph.ops
     mean_ns = mean_time_ns(arrays)
-    is_long = mean_ns >= max(rule.min_time_ns, rule.min_share * mean_ns.sum())
+    one_ns = mean_ns[np.array(clones_of(instance)) <= 0].sum()
+    is_long = mean_ns >= max(rule.min_time_ns, rule.min_share * one_ns)
     cuts: dict[int, Cut] = {}
     pointer, member = group_by(arrays.group, arrays.num_groups)
     for group in np.unique(arrays.group[is_long]).tolist():

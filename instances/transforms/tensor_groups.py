@@ -198,3 +198,34 @@ def grouped_cluster(
         )
     devices = tuple(device for device, _ in parts)
     return cluster.model_copy(update={"devices": devices, "links": tuple(links)})
+
+
+def on_groups(
+    coarse: Instance, parts: SplitParts, groups: Sequence[CardGroup], holder: CardGroup | None
+) -> Instance | None:
+    """The instance on groups and other devices, the embedding on a group or on no group."""
+    # `coarse` has times on groups (`SplitParts.with_times`).
+    cluster, embedding = coarse.cluster, parts.embedding_bytes
+    memory = [
+        group_bytes(
+            [cluster.devices[k].memory_bytes for k in group.cards],
+            group.shares,
+            parts.whole_bytes,
+            embedding if group == holder else 0,
+        )
+        for group in groups
+    ]
+    found = grouped_cluster(cluster, groups, memory)
+    names = {group.name(cluster) for group in groups}
+    kinds = {device.kind for device in found.devices} - names
+    allowed = kinds if holder is None else {holder.name(cluster)}
+    ops = []
+    for op in coarse.graph.ops:
+        if op.name in parts.embeddings:
+            times = {kind: ns for kind, ns in op.time_ns.items() if kind in allowed}
+            if not times:
+                return None
+            op = op.model_copy(update={"time_ns": times})
+        ops.append(op)
+    graph = coarse.graph.model_copy(update={"ops": tuple(ops)})
+    return coarse.model_copy(update={"graph": graph, "cluster": found, "best_known": ()})

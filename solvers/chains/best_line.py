@@ -21,7 +21,16 @@ the line found does not fit at its peak, the search is repeated with less room.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations, combinations_with_replacement, islice, pairwise, product
+from itertools import (
+    combinations,
+    combinations_with_replacement,
+    islice,
+    pairwise,
+    product,
+    takewhile,
+)
+from math import inf
+from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
@@ -65,6 +74,9 @@ HALVINGS, MOST_AIMS = 8, 30
 # that are tried if still no line fits, or none has plans of the semantics' class: on 1,258 ops 8
 # CPU s for a makespan, and 2 for a load.
 MOST_ROOM_TRIES, MOST_SIMPLE = 20, 500
+# Lines whose load is up to this much above the least count as ties: measured times vary by more,
+# and a longer context needs room. The number of halvings of the room that all cards keep.
+TIE, ROOM_HALVINGS = 0.005, 12
 # Columns of labels: the sum of times, or the heaviest load of finished devices; load and bytes of
 # the last device; bytes and load of the host.
 TOTAL, LOAD, HELD, HOST_HELD, HOST_LOAD = range(5)
@@ -105,13 +117,19 @@ class _Step(NamedTuple):
     away: Flags
 
 
-def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> BestLine | None:
-    """The best line of a class; None if none was found that fits."""
+def best_line(
+    instance: Instance, semantics: Semantics, kind: LineClass, limit_s: float = inf
+) -> BestLine | None:
+    """The best line of a class; None if none was found that fits.
+
+    After `limit_s` seconds nothing more is tried: the bound is what is proven by then.
+    """
     layer_list(instance)  # raises an error for a model without layers
     if not kind.has_host and not gpus_and_host(instance.cluster)[0]:
         return None
     try:
         search = _Search(instance, semantics, kind)
+        search.end_s = monotonic() + limit_s
     except InputError:  # no device runs all ops of a layer
         return None
     room, bound = search.room.copy(), None
@@ -121,7 +139,7 @@ def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> Best
     # room away excludes it, but perhaps others that fit: so only the first value is a bound.
     for _ in range(MOST_ROOM_TRIES):
         found = search.least(room)
-        if found is None:
+        if found is None or (best is None and line is not None and search.is_late()):
             break
         value, line = found
         if bound is None and search.costs.is_exact and not search.is_cut:
@@ -132,9 +150,37 @@ def best_line(instance: Instance, semantics: Semantics, kind: LineClass) -> Best
         room -= over
     if best is None and line is not None:
         tried = (search.judged(other)[0] for other in islice(search.simple_lines(), MOST_SIMPLE))
-        fitting = [each for each in tried if each is not None]
+        in_time = takewhile(lambda _: not search.is_late(), tried)
+        fitting = [each for each in in_time if each is not None]
         best = min(fitting, key=lambda each: each.value_ns, default=None)
     return None if best is None else best._replace(bound=bound)
+
+
+def free_bytes(instance: Instance, plan: Plan, semantics: Semantics) -> int:
+    """Bytes that the fullest of the GPUs that a plan uses has free at its peak."""
+    uses, gpus = evaluate(instance, plan, semantics).uses, gpus_and_host(instance.cluster)[0]
+    room, used = instance.arrays.memory_bytes, {k for on in plan.placement for k in on}
+    return min((int(room[k]) - uses[k].memory_bytes for k in gpus if k in used), default=0)
+
+
+def roomiest_line(
+    instance: Instance, semantics: Semantics, kind: LineClass, best: BestLine
+) -> BestLine:
+    """The line whose fullest GPU has most bytes free, of those up to `TIE` above a line."""
+    search, most_ns = _Search(instance, semantics, kind), int(best.value_ns * (1 + TIE))
+    on_gpu = np.arange(len(search.room)) != search.of_host
+    low = free_bytes(instance, best.plan, semantics)
+    high = int(search.room[on_gpu].max())
+    for _ in range(ROOM_HALVINGS):
+        kept = (low + high) // 2
+        found = search._within(search.room - kept * on_gpu, most_ns)
+        judged = None if found is None else search.judged(found[1])[0]
+        free = -1 if judged is None else free_bytes(instance, judged.plan, semantics)
+        if judged is None or judged.value_ns > most_ns or free <= low:
+            high = kept
+        else:
+            best, low = judged._replace(bound=best.bound), free
+    return best
 
 
 class _Search:
@@ -171,7 +217,11 @@ class _Search:
         self.room = instance.arrays.memory_bytes[self.first].copy()
         self.host_binds = self.host is not None and int(size.sum()) > self.room[self.of_host]
         self.costs = _by_clock(self) or _by_loads(self)
-        self.is_cut = not self.all_orders
+        self.is_cut, self.end_s = not self.all_orders, inf
+
+    def is_late(self) -> bool:
+        """Whether the time is over."""
+        return monotonic() > self.end_s
 
     def _possible(self, floor: Instance) -> Flags:
         """Whether a slot can be on a class of devices, with its experts and without: (S, C, 2)."""
@@ -196,7 +246,7 @@ class _Search:
             return best
         low, high = 0, best[0] - 1  # the best line is above `high`, and no line is below `low`
         for step in range(MOST_AIMS):
-            if low > high:
+            if low > high or self.is_late():
                 break
             aim = (low + high) // 2 if step < HALVINGS else high
             found = self._within(room, aim)

@@ -195,7 +195,7 @@ class Method(Generic[P, T]):
     #: Of an exact method that keeps the rule `sum` alone: what it can say of the rule `peak` after
     #: a run on the floor whose plan does not fit, and with the best one that does (`peak_memory`).
     settle: Callable[[Task[T], Outcome, Plan | None], Outcome | None] | None = None
-    #: Keys of docs/references.bib, each perhaps with a place: ``"topcuoglu2002, section 4.1"``.
+    #: Keys of references.bib, each perhaps with a place: ``"topcuoglu2002, section 4.1"``.
     cites: tuple[str, ...] = ()
     #: Which problems, where the objectives alone say too little: ``"max_load, chain plans"``.
     scope: str = ""
@@ -205,6 +205,18 @@ class Method(Generic[P, T]):
     #: The solver that its proofs rest on, if that is one alone: two methods on one solver are no
     #: second opinion of each other.
     solver: str = ""
+    #: Whether its plan may depend on ``task.limits.seed``; a study runs others once for all seeds.
+    seeded: bool | None = None
+
+    @property
+    def is_seeded(self) -> bool:
+        """`seeded`; if not stated, all but heuristics of placegap without a solver."""
+        if self.seeded is not None:
+            return self.seeded
+        is_ours = str(getattr(self.run, "__module__", "")).startswith("placegap.")
+        return (
+            not is_ours or self.claim != "heuristic" or not SOLVERS.keys().isdisjoint(self.packages)
+        )
 
     def outcome(self, task: Task[T], params: P) -> Outcome:
         """What `run` returns.
@@ -254,6 +266,7 @@ class About(TypedDict, total=False):
     settle: Callable[[Task[Any], Outcome, Plan | None], Outcome | None]
     starts: Mapping[Objective, Cost]
     solver: str
+    seeded: bool
 
 
 class WrongOutcome(InputError):

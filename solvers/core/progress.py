@@ -213,7 +213,25 @@ def report(
     bound: Bound | None = None,
     plan: Plan | None = None,
 ) -> None:
-    """Report a plan's value, with the plan where it is at hand, a bound on all, or both."""
+    """Report a plan's value, with the plan where it is at hand, a bound on all, or both.
+
+    A long method calls it for each better plan: `run_method` passes it to its callbacks, and a
+    study keeps it for curves over time (`anytime`).
+
+    Parameters
+    ----------
+    instance, semantics
+        Those of the method's task.
+    by
+        Name of the method.
+    value, bound, plan
+        What is better: a value in the unit of the semantics, a `Bound`, the plan of the value.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> report(example(), Makespan(), "my-placer", value=34)
+    """
     for known, rules, log in tuple(_logs):
         if instance is known and semantics == rules:
             log.enter(Progress(value, bound, by, plan, unit=semantics.unit))

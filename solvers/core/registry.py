@@ -229,7 +229,7 @@ def method(
     claim : {"heuristic", "exact", "bound"}
     cites : str
         Papers, by author and year: ``"Kim and Browne 1988; Topcuoglu et al. 2002, section 4.1"``.
-        They have the keys ``kim1988`` and ``topcuoglu2002`` in docs/references.bib.
+        They have the keys ``kim1988`` and ``topcuoglu2002`` in instances/data/references.bib.
     paper : str, optional
         Paper of the method, if it is not the method of all papers cited.
     **about

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
@@ -17,6 +17,7 @@ from placegap.instances.problem import (
     Plan,
     PlanClass,
     Semantics,
+    Violation,
 )
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.reading.errors import InputError
@@ -321,6 +322,18 @@ def with_reason(result: Result, instance: Instance) -> Result:
     return replace(result, message="; ".join((*said, *why))) if why else result
 
 
+def _once(violations: Sequence[Violation]) -> list[str]:
+    """Sentences of violations; one for devices of which the same is said."""
+    said = dict[str, list[Violation]]()
+    for each in violations:
+        said.setdefault(str(each).replace(repr(each.device), ""), []).append(each)
+    texts = list[str]()
+    for first, *more in said.values():
+        name, others = repr(first.device), f" (and {len(more)} like it)" if more else ""
+        texts.append(str(first).replace(name, name + others))
+    return texts
+
+
 def contradiction(one: Result, other: Result) -> str:
     """What one result proves and a plan of the other refutes; empty where there is nothing."""
     # Both are of one instance and one semantics.
@@ -358,7 +371,7 @@ def finish(
     verdict = None if outcome.plan is None else evaluate(instance, outcome.plan, semantics)
     plan, value, message = outcome.plan, None, outcome.message
     if verdict is not None and not verdict.feasible:
-        reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
+        reasons = "; ".join(_once(verdict.violations)[:3])
         if outcome.claim is not None:
             raise SolverDisagreement(f"{method} on {instance.name}: claims a plan with {reasons}")
         plan, message = None, f"its plan is infeasible: {reasons}"

@@ -35,7 +35,7 @@ class AnnealingParams(Params):
     moves: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
 
 
-@method("annealing", objectives=("makespan",), paper="placegap", packages=("numba",))
+@method("annealing", objectives=("makespan",), paper="placegap", packages=("numba",), seeded=True)
 def anneal(task: Task[Makespan], params: AnnealingParams) -> Outcome:
     """Simulated annealing of placement and priorities, on a compiled scheduler.
 

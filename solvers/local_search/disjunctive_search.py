@@ -80,6 +80,7 @@ class DisjunctiveSearchParams(Params):
     objectives=("makespan",),
     cites="Balas and Vazacopoulos 1998; Mastrolilli and Gambardella 2000",
     packages=("numba",),
+    seeded=True,
 )
 def disjunctive_search(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
     """Local search over devices and orders, in the disjunctive graph.

@@ -78,6 +78,7 @@ class RunMovesParams(Params):
     paper="placegap",
     packages=("numba",),
     memory_rules=("sum", "peak"),
+    seeded=True,
 )
 def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     """Simulated annealing that moves runs, layers and parts of them between devices.

@@ -142,6 +142,7 @@ def deal(task: Task, choose: Choice) -> Outcome:
     objectives=DEALT_OBJECTIVES,
     starts={"pipeline_iteration": Cost(0.4, 2.0)},
     applies=why_not_any,
+    seeded=True,
 )
 def random_placement(task: Task, params: Params | None = None) -> Outcome:
     """A random device for each op.

@@ -510,7 +510,7 @@ class SplitParams(Params):
 class FdDpsParams(SplitParams, DDpsParams):
     """Parameters of FD-DPS: fields of `SplitRule`, and those of D-DPS."""
 
-    #: Ops below this share of the mean time of all ops together stay whole.
+    #: Ops below this share of the mean time of all ops of one clone stay whole.
     min_share: Annotated[float, Field(ge=0, le=1)] = MIN_SHARE
     #: Shorter ops stay whole.
     min_time_ns: Annotated[int, Field(ge=0)] = 0

@@ -128,6 +128,7 @@ class LocalSearchParams(Params):
     starts={"max_load": Cost(1.5, 10.0)},
     applies=why_not_one_level,
     packages=("numba",),
+    seeded=True,
 )
 def local_search(task: Task[MaxLoad], params: LocalSearchParams) -> Outcome:
     """Best single moves from random starts.

@@ -7,6 +7,7 @@ every a.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance
 from placegap.instances.problem.blocks import Blocks, block_sums, contract, roomy_devices
 from placegap.instances.problem.graph_index import freeze
-from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
 from placegap.instances.problem.nets import NetLists
 from placegap.solvers.chains.problem import ArcLists
 from placegap.solvers.core.method import Params, Task
@@ -58,14 +59,15 @@ def fits_nowhere(instance: Instance, units: Blocks, unit: int, why: str) -> Outc
     runs = units.time_ns[unit] != UNSUPPORTED
     if not runs.any():
         return Outcome(message=f"no device can run op {name!r}{others}")
+    able = np.flatnonzero(runs).tolist()
+    counts = Counter(instance.cluster.devices[k].memory_bytes for k in able)
     limits = ", ".join(
-        f"{spec.name!r} {'any' if spec.memory_bytes is None else spec.memory_bytes}"
-        for spec, able in zip(instance.cluster.devices, runs.tolist(), strict=True)
-        if able
+        f"{count} of {'any size' if each is None else format_bytes(each)}"
+        for each, count in counts.items()
     )
     return Outcome(
-        message=f"memory: op {name!r}{others} ({size} bytes) {why}; bytes of the devices that can"
-        f" run it: {limits}"
+        message=f"memory: op {name!r}{others} ({format_bytes(size)}) {why}; devices that can run"
+        f" it: {limits}"
     )
 
 

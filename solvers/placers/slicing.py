@@ -31,6 +31,7 @@ class SlicingParams(Params):
     starts={"max_load": Cost(1.5, 14.0, most_parts=100_000)},
     applies=why_not_one_level,
     packages=("numba",),
+    seeded=True,
 )
 def slicing(task: Task[MaxLoad], params: SlicingParams) -> Outcome:
     """Cuts topological orders into one segment per device, each optimally.

@@ -27,7 +27,7 @@ from placegap.instances.transforms.tensor_groups import (
     SplitParts,
     all_reduce_ns,
     group_bytes,
-    grouped_cluster,
+    on_groups,
     share_units,
 )
 from placegap.solvers.bounds.labels.layer_chain import NEVER, stops_of
@@ -77,7 +77,7 @@ def best_tensor_plan(
             bound_ns = min(bound_ns, lower_ns)
             break
         for holder in (None, *groups) if parts.embeddings else (None,):
-            placed = _grouped(coarse, parts, groups, holder)
+            placed = on_groups(coarse, parts, groups, holder)
             if placed is None:
                 continue
             left_s = max(LEAST_S, clock.left_s or 0.0)
@@ -91,36 +91,6 @@ def best_tensor_plan(
                 reduced = _reduced(placed, found, parts, groups)
                 best = TensorPlan(placed, found, groups, cards, 0, *reduced)
     return None if best is None else replace(best, bound_ns=min(bound_ns, value_ns), basis=basis)
-
-
-def _grouped(
-    coarse: Instance, parts: SplitParts, groups: Sequence[CardGroup], holder: CardGroup | None
-) -> Instance | None:
-    """The instance on groups and other devices, the embedding on a group or on no group."""
-    cluster, embedding = coarse.cluster, parts.embedding_bytes
-    memory = [
-        group_bytes(
-            [cluster.devices[k].memory_bytes for k in group.cards],
-            group.shares,
-            parts.whole_bytes,
-            embedding if group == holder else 0,
-        )
-        for group in groups
-    ]
-    found = grouped_cluster(cluster, groups, memory)
-    names = {group.name(cluster) for group in groups}
-    kinds = {device.kind for device in found.devices} - names
-    allowed = kinds if holder is None else {holder.name(cluster)}
-    ops = []
-    for op in coarse.graph.ops:
-        if op.name in parts.embeddings:
-            times = {kind: ns for kind, ns in op.time_ns.items() if kind in allowed}
-            if not times:
-                return None
-            op = op.model_copy(update={"time_ns": times})
-        ops.append(op)
-    graph = coarse.graph.model_copy(update={"ops": tuple(ops)})
-    return coarse.model_copy(update={"graph": graph, "cluster": found, "best_known": ()})
 
 
 def _least_sums(coarse: Instance, ways: Sequence[tuple[CardGroup, ...]]) -> list[int]:

@@ -45,6 +45,8 @@ LEFT_OUT: Mapping[str, str] = {
     r"python -m placegap\.experiments\.research\.papers --record": "rewrites docs/papers",
     r"placegap place +\S+\.gguf .*": "the tests of GGUF files have such a model",
     r"placegap (convert|place) .*llama-70b\.json\.gz .*": "minutes; tests have small decoders",
+    r"placegap study experiments/benchmark/.*|placegap place nmt-train .*": "minutes to hours",
+    r"placegap record .*": "tests/experiments/cli/test_publish.py has a better plan",
 }
 """Patterns of commands that no test runs, and why."""
 
@@ -176,6 +178,7 @@ def furnish(folder: Path) -> None:
     (folder / "my-cluster.yaml").write_text(MY_CLUSTER)
     (folder / "mine.yaml").write_text(yaml_blocks("README.md")[0])
     (folder / "near_inputs.py").write_text(python_blocks("README.md")[0][0])
+    (folder / "restarts.py").write_text(python_blocks("docs/own-methods.md")[0][0])
     (folder / "my_placer.py").write_text(my_placer())
     save_document(Document.of(example()), folder / "net.json")
     save_document(Document.of(example()), folder / "model.json")

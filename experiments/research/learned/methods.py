@@ -22,6 +22,7 @@ missing = partial(why_not_installed, "torch", "torch")
     cites="Mirhoseini et al. 2018",
     missing=missing,
     packages=("torch", "numba"),
+    seeded=True,
 )
 def run_hrl(task: Task[Makespan], params: HrlParams) -> Outcome:
     """Policies that group ops and place the groups, trained by simulation (a checkout, `[torch]`).
@@ -46,6 +47,7 @@ def run_hrl(task: Task[Makespan], params: HrlParams) -> Outcome:
     cites="Addanki et al. 2019",
     missing=missing,
     packages=("torch", "numba"),
+    seeded=True,
 )
 def run_placeto(task: Task[Makespan], params: PlacetoParams) -> Outcome:
     """A graph network re-places node after node, trained by simulation (a checkout, `[torch]`).

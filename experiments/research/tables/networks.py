@@ -38,10 +38,8 @@ HEADS = (
     "memory",
     "CCR",
     "one device, ms",
-    "best chain, ms",
     "gain",
-    "even split, ms",
-    "gain",
+    "over even split",
 )
 
 KNOWN_HEADS = ("network", "max_load chain", "max_load any", "makespan")
@@ -134,9 +132,7 @@ def _figures_row(instance: Instance) -> tuple[str, ...]:
         f"{100 * figures.share:.1f} %",
         f"{figures.ccr:.2f}",
         _ms(figures.one_device_ns),
-        _ms(value),
         _ratio(figures.one_device_ns, value),
-        "no room" if even is None else _ms(even),
         _ratio(even, value),
     )
 

@@ -49,7 +49,7 @@ from placegap.instances.problem import (
     Plan,
     Violation,
 )
-from placegap.instances.problem.integers import NS_PER_S, ceil_div
+from placegap.instances.problem.integers import NS_PER_S, ceil_div, format_bytes
 from placegap.instances.referee.rules import PlanError, foreign_fields
 
 
@@ -260,8 +260,9 @@ def _memory(
         if limit is not None and cost.memory_bytes > limit:
             yield Violation(
                 "memory",
-                f"each device of stage {number} holds {cost.memory_bytes} bytes,"
-                f" {cost.memory_bytes - limit} more than its {limit}, with {stage.in_flight}"
+                f"each device of stage {number} holds {format_bytes(cost.memory_bytes)},"
+                f" {format_bytes(cost.memory_bytes - limit)} more than its {format_bytes(limit)},"
+                f" with {stage.in_flight}"
                 " microbatches in flight",
                 device=instance.cluster.devices[stage.devices[0]].name,
             )

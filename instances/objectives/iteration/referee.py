@@ -54,6 +54,7 @@ from placegap.instances.objectives.iteration.stages import (
     plan_stages,
 )
 from placegap.instances.problem import Evaluation, Instance, PipelineIteration, Plan, Violation
+from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.loads import combine, device_loads, device_uses
 from placegap.instances.referee.memory import Holdings, Spans, fullest, state_of
@@ -313,8 +314,9 @@ def in_flight_violations(
         found.append(
             Violation(
                 "memory",
-                f"device {name!r} holds {total} bytes, {total - limit} more than its {limit}:"
-                f" {state} {own}, and {total - state} {rest}",
+                f"device {name!r} holds {format_bytes(total)}, {format_bytes(total - limit)} more"
+                f" than its {format_bytes(limit)}: {format_bytes(state)} {own}, and"
+                f" {format_bytes(total - state)} {rest}",
                 device=name,
             )
         )

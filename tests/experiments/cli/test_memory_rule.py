@@ -42,4 +42,4 @@ def test_a_plan_that_fits_at_its_peak_is_found_shown_and_verified(
     assert main(["verify", model, plan]) == 0
     capsys.readouterr()
     assert main(["verify", model, plan, "--memory", "sum"]) == 1
-    assert "holds 30 bytes, 5 more than its 25" in capsys.readouterr().out
+    assert "holds 30 B, 5 B more than its 25 B" in capsys.readouterr().out

@@ -64,6 +64,36 @@ def test_a_device_map_is_made_of_whole_layers_and_says_what_they_cost(
     assert shown.err == ""
 
 
+def test_of_decode_steps_whose_loads_nearly_tie_the_one_with_most_room_is_written(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    # four layers of 1 ms and a head of 3.01 ms: 4 | head has a load of 4 ms and 4 GB on a card,
+    # 3 | 1 + head one of 4.01 ms, 0.25 % more, and 3 GB
+    names = [*(f"layers.{n}" for n in range(4)), "head"]
+    times = [1_000_000] * 4 + [3_010_000]
+    ops = tuple(
+        Op(name=x, module=x, time_ns={"gpu": time}, resident_bytes=10**9 * ("layers" in x))
+        for x, time in zip(names, times, strict=True)
+    )
+    edges = tuple(Edge(producer=a, consumer=b) for a, b in pairwise(names))
+    noted = {"parameters": {"decode": True}}
+    graph = Graph.model_validate({"name": "net", "ops": ops, "edges": edges, "provenance": noted})
+    devices = tuple(Device(name=f"g{k}", kind="gpu", memory_bytes=5 * 10**9) for k in range(2))
+    links = tuple(
+        Link(source=f"g{k}", target=f"g{1 - k}", bandwidth_bytes_per_s=10**9) for k in range(2)
+    )
+    path = tmp_path / "net.json"
+    cluster = Cluster(name="two", devices=devices, links=links)
+    save_document(Document(name="net", graph=graph, cluster=cluster), path)
+    loads = ["place", str(path), "--objective", "max_load", "--granularity", "layer", "--json"]
+    for export in ([], ["--export", f"vllm={tmp_path / 'v.txt'}"]):
+        assert main([*loads, *export]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["value_ns"], found["bound_ns"]) == (4_010_000, 4_000_000)
+        assert "2 GB on the fullest card instead of 1 GB" in found["message"]
+    assert (tmp_path / "v.txt").read_text().strip().endswith("VLLM_PP_LAYER_PARTITION=3,1")
+
+
 def test_a_layout_for_megatron_says_where_layers_belong_that_the_graph_lacks(
     model: Path, tmp_path: Path, capsys: Capture
 ) -> None:

@@ -63,17 +63,26 @@ def test_two_runs_for_one_cell_are_an_error_that_says_what_to_name() -> None:
     assert first_row(compare(table(columns=columns), both)) == [4, None, None]
 
 
-def test_a_claim_needs_the_direction_and_nearly_the_size() -> None:
-    # C over A takes 4 / 2 = 2: claimed 2.5 is within a quarter, 3 is not, and 0.9 is the other side
-    # of 1 although 1.1 would be near; no plan exceeds C over the bound of 1 s, which is 4
+def test_a_claim_needs_the_direction_and_nearly_the_time_saved() -> None:
+    # C over A takes 4 / 2 = 2, which saves half: claimed 2.5 saves 60 %, and 50 is within a quarter
+    # of 60; claimed 3.1 saves 68 %, which is not. A over B is 20 / 21, and claimed 1.1. No plan
+    # exceeds C over the bound of 1 s, which is 4.
     claims = [
         {"name": f"{ratio} times", "slower": slower, "faster": faster, "ratio": ratio}
-        for slower, faster, ratio in (("C", "A", 2.5), ("C", "A", 3.0), ("A", "B", 1.1))
+        for slower, faster, ratio in (("C", "A", 2.5), ("C", "A", 3.1), ("A", "B", 1.1))
     ]
     found = compare(table(claims=claims), kept(20 * S, 21 * S, 40 * S, bound=10 * S)).claims
     assert [claim.verdict for claim in found] == ["met", "same side", "reversed"]
     assert [claim.ours for claim in found] == [2.0, 2.0, pytest.approx(20 / 21)]
     assert found[0].at_most == 4.0
+
+
+def test_small_effects_are_not_met_by_large_ones() -> None:
+    # 1.05 and 1.25 are within a quarter of each other, but save 5 and 20 %
+    claim = {"name": "5 % less", "slower": "B", "faster": "A", "ratio": 1.05}
+    assert compare(table(claims=[claim]), kept(20 * S, 25 * S, 40 * S)).claims[0].verdict == (
+        "same side"
+    )
 
 
 def test_a_plan_that_overfills_a_board_has_the_gap_of_the_bound_without_memory() -> None:

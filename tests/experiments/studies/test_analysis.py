@@ -74,6 +74,9 @@ def test_a_summary_has_means_over_the_rows_that_all_methods_have() -> None:
     assert x["seconds"] == y["seconds"] == 2.0
     # counts are over all rows
     assert (x["optimal"], x["within_1"], x["within_10"]) == (1, 1, 1)
+    late = RUNS.assign(over_limit_s=RUNS["over_limit_s"].where(RUNS["instance"] != "a", 46.1))
+    assert summary(late[late["label"] == "x"], "label")["over_limit"].tolist() == [1]
+    assert found["over_limit"].tolist() == [0, 0]
 
 
 def test_a_method_without_any_gap_leaves_no_row_out() -> None:

@@ -79,9 +79,10 @@ def test_a_study_says_what_it_will_do_before_anything_heavy_is_loaded(tmp_path: 
     )
     command = [sys.executable, "-c", code, str(study_file(tmp_path, "heft"))]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    # two instances, three seeds: five limits shared by two workers, and the last: 75 + 30 s
+    # two instances, three seeds, of which heft draws no number: one limit by one of two workers,
+    # and the last: 15 + 30 s
     assert done.stderr.splitlines() == [
-        "placegap: fakes: at most 6 runs of at most 30 s each, 2 at a time: at most 2 min in all",
+        "placegap: fakes: at most 2 runs of at most 30 s each, 2 at a time: at most 45 s in all",
         "[]",
     ]
 

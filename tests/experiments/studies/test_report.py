@@ -94,8 +94,10 @@ def test_seeds_are_lines_of_a_grid_and_no_rows_of_a_summary() -> None:
     assert list(notes(rows)) == list(notes(CHAINS))
     (table,) = table_texts(rows)
     assert table.title.endswith(
-        "means over the 1 of 2 rows where every method has a gap, each the mean of 2 seeds"
+        "means over the 1 of 2 problems x 2 seeds where every method has a gap"
     )
+    once = [row for row in rows if row.label != "placer" or row.seed == 0]
+    assert "2 problems x 2 seeds (once: placer)" in next(iter(table_texts(once))).title
     assert table.summary == next(iter(table_texts(CHAINS))).summary
 
 

@@ -42,6 +42,21 @@ def test_every_ending_is_a_line_of_the_log(
     assert (tmp_path / "out" / "runs.jsonl").read_bytes() == before
 
 
+def test_plans_that_a_method_reports_on_the_way_are_in_the_log(
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study, "run_pool", run_here)
+    monkeypatch.chdir(tmp_path)
+    path = study_file(tmp_path, "{tells: true, seconds: 0.3}, {}")
+    tells, silent = rows_of(run_study(path, tmp_path / "out", workers=1, modules=fakes))
+    ((at_s, value),) = tells.found
+    assert tells.anytime == f"{at_s:.3f}:{value}"
+    assert value == tells.value_ns == silent.value_ns
+    assert tells.target_s == at_s < tells.solve_s - 0.2
+    assert silent.anytime == ""
+    assert silent.target_s == silent.time_s
+
+
 def test_runs_are_known_by_content_not_by_name(
     tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from placegap.instances.costing.catalogue import catalogue
 from placegap.instances.costing.costing import costed, kernel_ns, with_costs
 from placegap.instances.costing.launches import launch_of
 from placegap.instances.files.document import Document
+from placegap.instances.problem import Cache
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions
@@ -259,3 +260,19 @@ def test_a_decode_layer_has_about_as_many_kernels_as_a_tool_launches(tmp_path: P
     rows = zip(launch_of(of).tolist(), layer_of(of), of.ops, strict=True)
     mine = {number for number, own, op in rows if own == "model.layers.2" and op.bytes_moved}
     assert 0.75 * tools <= len(mine) <= 1.25 * tools
+
+
+def test_a_cache_in_blocks_counts_as_16_bits_at_55_percent_of_the_bandwidth() -> None:
+    # 1,000 tokens of 8,500 bytes in q8_0, 8.5 bits: 16 MB in 16 bits. A T4 moves 320 GB/s, and a
+    # kernel takes 5 us beside its bytes; other caches count their own bytes at 80 %.
+    def time_ns(tokens: int, **more: object) -> int:
+        cache, size = Cache(token_bytes=8_500, tokens=tokens), 8_500 * tokens
+        op = Op(name="a", flops=1, bytes_moved=size, resident_bytes=size, caches=(cache,))
+        noted = {"parameters": {"kv_dtype": "q8_0", "decode": True, **more}}
+        of = Graph.model_validate({"name": "g", "ops": (op,), "provenance": noted})
+        return costed(of, T4).ops[0].time_ns["T4"]
+
+    assert time_ns(1000) == pytest.approx(5_000 + 16e6 / (0.55 * 320), rel=1e-4)
+    others: list[dict[str, object]] = [{"kv_dtype": "fp8"}, {"decode": False}]
+    for other in others:
+        assert time_ns(1000, **other) == pytest.approx(5_000 + 8.5e6 / (0.8 * 320), rel=1e-4)

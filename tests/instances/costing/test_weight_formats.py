@@ -74,6 +74,7 @@ def test_every_name_of_llama_quantize_is_a_format() -> None:
     for name in names.split():
         assert weight_format(name).name == name
     assert weight_format("mxfp4_moe").bits_of("mlp.experts", 3) == 4.25
+    assert weight_format("Q4_K_XL").bits == weight_format("q4_k_m").bits
 
 
 def test_what_a_configuration_leaves_out_stays_as_it_is() -> None:

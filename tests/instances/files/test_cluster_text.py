@@ -20,7 +20,7 @@ def test_cards_of_two_kinds_on_one_bus() -> None:
     cluster = load_cluster("2xRTX3090+1xRTX3070, pcie4")
     assert cluster.name == "2xRTX3090+RTX3070, pcie4"
     assert [device.name for device in cluster.devices] == ["RTX3090-0", "RTX3090-1", "RTX3070"]
-    giga = [(device.kind, device.memory_bytes // 10**9) for device in cluster.devices]
+    giga = [(device.kind, device.memory_bytes / 2**30) for device in cluster.devices]
     assert giga == [("RTX3090", 24), ("RTX3090", 24), ("RTX3070", 8)]
     assert set(paths(cluster).values()) == {(PCIE4, 10_000)}
     assert len(paths(cluster)) == 3 * 2
@@ -70,6 +70,11 @@ def test_a_card_may_have_fewer_lanes_than_the_others() -> None:
     assert bridged["RTX3090-1", "host"] == (PCIE4 // 4, 10_000)
     servers = paths(load_cluster("2x(2xT4@pcie3x4+host), ethernet-10g"))
     assert servers["s0.T4-0", "s0.T4-1"] == (four, 10_000)
+
+
+def test_older_generations_of_pcie_have_2_and_4_gbit_a_lane() -> None:
+    for word, rate in (("pcie1x1", 250_000_000), ("pcie2x1", 500_000_000), ("pcie2", 8 * 10**9)):
+        assert set(paths(load_cluster(f"2xP40, {word}")).values()) == {(rate, 10_000)}
 
 
 def test_thunderbolt_carries_32_or_64_gbit_of_pcie() -> None:

@@ -57,7 +57,7 @@ def test_memory_is_the_sum_of_resident_bytes() -> None:
         "d0",
         0,
     )
-    assert "7 bytes, 1 more than its 6" in violation.message
+    assert "7 B, 1 B more than its 6 B" in violation.message
     assert check(on, Plan.on([0, 1]), ANY) == ()
     full = instance((op("a", resident_bytes=3), op("b", resident_bytes=3)), [], memory=6)
     assert check(full, Plan.on([0, 0]), ANY) == ()

@@ -143,8 +143,8 @@ def test_a_device_that_is_too_full_is_named_with_its_bytes_and_its_op() -> None:
     net = instance({**CHAIN, "a": {"state_bytes": 3}}, CHAIN_EDGES, memory_bytes=30)
     (timed,) = evaluate(net, Plan.on([0, 0, 0]), PASS).violations
     assert str(timed) == (
-        "memory: device 'd0' holds 40 bytes at its peak, 10 more than its 30: 3 of state, and 37 of"
-        " tensors and workspace while 'b' runs at 1 ns"
+        "memory: device 'd0' holds 40 B at its peak, 10 B more than its 30 B: 3 B of state, and"
+        " 37 B of tensors and workspace while 'b' runs at 1 ns"
     )
     assert (timed.op, timed.device, timed.time_ns) == ("b", "d0", 1)
     (steps,) = evaluate(net, Plan.on([0, 0, 0]), LOAD).violations

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from doubles.configs import config, gpt2
 
+from placegap.instances import InputError
 from placegap.instances.torch_models.optimizers import NUM_STATES
 from placegap.instances.torch_models.options import TraceOptions
 from placegap.instances.torch_models.training_model import read_training_model
@@ -100,3 +101,43 @@ def test_known_models_have_the_figures_of_earlier_trials(
         if e.producer in ahead and e.consumer in behind
     }
     assert sum(stash.values()) / 1e6 == pytest.approx(stash_mb, rel=0.01)
+
+
+ADAPTERS = """
+import torch
+from torch import nn
+
+
+class Adapted(nn.Module):
+    def __init__(self, frozen):
+        super().__init__()
+        self.base = nn.Linear(64, 64, bias=False).requires_grad_(not frozen)
+        self.a, self.b = nn.Linear(64, 4, bias=False), nn.Linear(4, 64, bias=False)
+
+    def forward(self, x):
+        return (self.base(x) + self.b(self.a(x))).sum()
+
+
+def frozen():
+    return Adapted(True), (torch.zeros(16, 64),)
+
+
+def trained():
+    return Adapted(False), (torch.zeros(16, 64),)
+"""
+
+
+def test_frozen_weights_beside_adapters_are_stored_as_stated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "adapted.py").write_text(ADAPTERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    options = TraceOptions(train=True, weights="nf4", optimizer="adam")
+    graph = read_training_model("py:adapted:frozen", options).graph
+    # 4096 weights in 4 bits and a float32 for 64 of them: 4.5 bits; 2 * 256 weights of adapters
+    # with gradients and two states of Adam, 16 bytes each
+    state = sum(op.state_bytes or 0 for op in graph.ops)
+    assert state == 4096 * 4.5 / 8 + 2 * 256 * 16
+    assert len([op for op in graph.ops if op.name.endswith("/adam")]) == 2
+    with pytest.raises(InputError, match="no weight is frozen"):
+        read_training_model("py:adapted:trained", options)

@@ -73,6 +73,19 @@ def test_the_decisions_of_table_6_are_reproduced_but_that_on_conv1_1() -> None:
     ]
 
 
+def test_the_least_share_is_one_of_the_ops_of_one_clone() -> None:
+    # A convolution takes 10 of the 100 ns of its clone and what clones share: 10 %. Of the ops of
+    # four clones together it is 3 %.
+    def cuts(clones: int) -> int:
+        ops = [Op(name="sum", time_ns={"gpu": 10})]
+        for j in range(clones):
+            ops.append(Op(name=f"clone_{j}/conv", kind="Conv", time_ns={"gpu": 10}))
+            ops.append(Op(name=f"clone_{j}/other", time_ns={"gpu": 80}))
+        return len(choose_cuts(one_device(*ops), SplitRule(min_share=0.1)))
+
+    assert [cuts(1), cuts(4)] == [1, 4]
+
+
 def test_a_long_op_with_many_parameters_stays_whole() -> None:
     op = Op(name="fc", kind="MatMul", time_ns={"gpu": MS}, parameter_bytes=1001)
     assert choose_cuts(one_device(op), SplitRule(max_parameters=1001))

@@ -22,7 +22,7 @@ from placegap.instances.exporters.lines import (
 from placegap.instances.problem.modules import with_granularity
 from placegap.instances.referee.evaluate import feasible_value
 from placegap.solvers import run_method
-from placegap.solvers.chains.best_line import best_line
+from placegap.solvers.chains.best_line import ROOM_HALVINGS, best_line, free_bytes, roomiest_line
 
 
 def all_lines(instance: Instance, kind: LineClass) -> Iterator[LayerLine]:
@@ -83,6 +83,47 @@ def test_no_line_is_better_than_the_best_one(semantics: Semantics, kind: LineCla
             assert feasible_value(instance, found.plan, semantics) == found.value_ns
             assert why_not(instance, line_of(instance, found.plan), kind) is None
     assert proven >= 1 or "overlap" in semantics.label
+
+
+def test_a_search_that_is_out_of_time_returns_what_it_has_and_a_bound() -> None:
+    for seed in range(6):
+        instance, semantics = layer_model(seed), MaxLoad(plans="any", memory="sum")
+        best = best_line(instance, semantics, LLAMACPP)
+        found = best_line(instance, semantics, LLAMACPP, 0.0)
+        if best is None or found is None:
+            continue
+        assert found.bound is not None
+        assert found.bound.value <= best.value_ns <= found.value_ns
+        assert feasible_value(instance, found.plan, semantics) == found.value_ns
+
+
+@pytest.mark.parametrize("kind", [LLAMACPP, RANKS], ids=["llamacpp", "ranks"])
+def test_of_near_ties_the_line_with_most_room_is_taken(
+    kind: LineClass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("placegap.solvers.chains.best_line.TIE", 0.3)  # so that there are many
+    semantics, roomier = MaxLoad(plans="any", memory="sum"), 0
+    for seed in range(12):
+        instance = layer_model(seed)
+        slots, (gpus, host) = slots_of(instance), gpus_and_host(instance.cluster)
+        best = best_line(instance, semantics, kind)
+        if best is None:
+            continue
+        found = roomiest_line(instance, semantics, kind, best)
+        plans = [slots.plan(line, host) for line in all_lines(instance, kind)]
+        values = [feasible_value(instance, plan, semantics) for plan in plans]
+        limit = int(best.value_ns * 1.3)
+        room = [
+            free_bytes(instance, plan, semantics)
+            for plan, value in zip(plans, values, strict=True)
+            if value is not None and value <= limit
+        ]
+        assert found.value_ns <= limit
+        free = free_bytes(instance, found.plan, semantics)
+        largest = max(int(instance.arrays.memory_bytes[k]) for k in gpus)
+        assert max(room) - largest // 2**ROOM_HALVINGS <= free <= max(room), seed
+        roomier += free > free_bytes(instance, best.plan, semantics)
+    assert roomier >= 3
 
 
 def test_weights_that_both_ends_share_count_on_both() -> None:

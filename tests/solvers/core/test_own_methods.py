@@ -19,7 +19,7 @@ from placegap.solvers.core.result import Fault, fault_words
 
 STUDY = (
     "name: mine\ntables:\n- name: a\n  semantics: {objective: makespan}\n"
-    "  instances: [bvlc_alexnet]\n  clusters: [celeritas-4xV100-pcie]\n  methods: [my-placer]\n"
+    "  instances: [bvlc_alexnet]\n  clusters: [celeritas-4xV100-pcie]\n  methods: [shown-placer]\n"
 )
 PLACE = ("place", "bvlc_alexnet", "--cluster", "celeritas-4xV100-pcie", "--quiet", "--json")
 
@@ -28,7 +28,7 @@ from placegap.solvers.core.method import Method
 
 WHO = {"paper": "after Topcuoglu et al. 2002", "cites": ("topcuoglu2002, section 4.1",)}
 METHOD = Method(
-    "my-placer", "heuristic", ("makespan",), summary="", run=my_placer, params=Params, **WHO
+    "shown-placer", "heuristic", ("makespan",), summary="", run=my_placer, params=Params, **WHO
 )
 """
 
@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield tmp_path
 
 
-def install(folder: Path, value: str, name: str = "my-placer") -> None:
+def install(folder: Path, value: str, name: str = "shown-placer") -> None:
     """What pip leaves of a distribution that lists a method."""
     info = folder / "my_placers-1.2.dist-info"
     info.mkdir()
@@ -54,9 +54,9 @@ def install(folder: Path, value: str, name: str = "my-placer") -> None:
 
 @pytest.mark.parametrize("module", ["my_placer", "my_placer.py", "./my_placer.py"])
 def test_a_module_brings_its_methods(module: str) -> None:
-    assert use_module(module) == use_module(module) == ("my-placer",)
-    assert run_method(example(), Makespan(), "my-placer").status == "feasible"
-    assert METHODS.origin("my-placer").endswith(module.removeprefix("./"))
+    assert use_module(module) == use_module(module) == ("shown-placer",)
+    assert run_method(example(), Makespan(), "shown-placer").status == "feasible"
+    assert METHODS.origin("shown-placer").endswith(module.removeprefix("./"))
     # where other processes look, whatever folder is theirs
     known = os.environ[MODULES]
     assert known == "my_placer" if module == "my_placer" else Path(known).is_absolute()
@@ -65,8 +65,10 @@ def test_a_module_brings_its_methods(module: str) -> None:
 def test_a_script_that_imports_a_method_has_it_in_worker_processes(folder: Path) -> None:
     sys.path.insert(0, str(folder))
     __import__("my_placer")
-    found = placegap.solve("bvlc_alexnet", "celeritas-4xV100-pcie", "makespan", method="my-placer")
-    assert found.result.method == "my-placer"
+    found = placegap.solve(
+        "bvlc_alexnet", "celeritas-4xV100-pcie", "makespan", method="shown-placer"
+    )
+    assert found.result.method == "shown-placer"
     assert METHODS.outside() == ("my_placer",)
 
 
@@ -79,16 +81,16 @@ def test_an_installed_distribution_lists_methods(
         text = re.sub(r"@method\(.*?\n\)\n", "", text, flags=re.DOTALL) + MADE
     (folder / "my_placer.py").write_text(text)
     install(folder, value)
-    assert "my-placer" in METHODS
+    assert "shown-placer" in METHODS
     assert "my_placer" not in sys.modules
-    assert "my-placer" not in dict(METHODS.start_costs())
-    result = run_method(example(), Makespan(), "my-placer")
+    assert "shown-placer" not in dict(METHODS.start_costs())
+    result = run_method(example(), Makespan(), "shown-placer")
     assert result.versions["my-placers"] == "1.2"
     assert main(["methods", "--json"]) == 0
     listed = {row["method"]: row for row in json.loads(capsys.readouterr().out)["methods"]}
-    assert listed["my-placer"]["from"] == "my-placers 1.2"
+    assert listed["shown-placer"]["from"] == "my-placers 1.2"
     assert listed["heft"]["from"] == "placegap"
-    assert listed["my-placer"]["paper"] == "after Topcuoglu et al. 2002, section 4.1"
+    assert listed["shown-placer"]["paper"] == "after Topcuoglu et al. 2002, section 4.1"
 
 
 def test_a_broken_distribution_is_a_line_and_takes_nothing_else_away(
@@ -96,7 +98,7 @@ def test_a_broken_distribution_is_a_line_and_takes_nothing_else_away(
 ) -> None:
     install(folder, "nowhere")
     with pytest.raises(InputError, match=r"my-placers .* nowhere"):
-        find_method("my-placer")
+        find_method("shown-placer")
     assert main(["methods"]) == 0
     out, err = capsys.readouterr()
     assert "heft" in out
@@ -132,7 +134,7 @@ def test_a_bad_module_is_one_line_and_exit_status_2(
 ) -> None:
     (folder / "empty.py").write_text("")
     (folder / "json.py").write_text(my_placer())
-    (folder / "taken.py").write_text(my_placer().replace('"my-placer"', '"heft"'))
+    (folder / "taken.py").write_text(my_placer().replace('"shown-placer"', '"heft"'))
     (folder / "broken.py").write_text("def (")
     command = ("study", "study.yaml") if module == "nowhere" else PLACE
     assert main([*command, "--module", module]) == 2
@@ -161,14 +163,14 @@ def test_what_is_no_outcome_is_a_sentence_that_says_what_to_return(
     (folder / "my_placer.py").write_text(text)
     use_module("my_placer.py")
     sentence = (
-        f"the run of my-placer must return {said}; return Outcome(Plan.on(devices)), with the"
+        f"the run of shown-placer must return {said}; return Outcome(Plan.on(devices)), with the"
         " number of each op's device, or Outcome(message=...) where there is no plan"
     )
     with pytest.raises(InputError) as raised:
-        run_method(example(), Makespan(), "my-placer")
+        run_method(example(), Makespan(), "shown-placer")
     assert str(raised.value) == sentence
     # among the placers that an exact method starts from, it only costs its plan
-    with pytest.warns(Fault, match="my-placer must"):
+    with pytest.warns(Fault, match="shown-placer must"):
         result = run_method(example(), Makespan(), "cp-sat")
     assert (result.status, result.faults) == ("optimal", (sentence,))
     assert fault_words(sentence) == sentence
@@ -180,12 +182,12 @@ def test_place_and_studies_say_what_a_placer_has_to_return(
     text = my_placer().replace("return Outcome(Plan.on(home))", "return home")
     (folder / "my_placer.py").write_text(text)
     module = ("--module", "my_placer.py")
-    assert main([*PLACE, "--method", "my-placer", *module]) == 2  # in a process of its own
+    assert main([*PLACE, "--method", "shown-placer", *module]) == 2  # in a process of its own
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("placegap: the run of my-placer must return an Outcome, not a list;")
+    assert err.startswith("placegap: the run of shown-placer must return an Outcome, not a list;")
     assert err.count("\n") == 1
     (folder / "study.yaml").write_text(STUDY)
     assert main(["study", "study.yaml", "--workers", "1", *module]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "my-placer: the run of my-placer must return an Outcome, not a list;" in shown
+    assert "shown-placer: the run of shown-placer must return an Outcome, not a list;" in shown

@@ -89,8 +89,8 @@ def test_hosts_have_a_memory_here_and_what_fits_nowhere_is_no_plan() -> None:
     outcome = greedy(Task(line("33", "g4 c2"), ANY))
     assert outcome.plan is None
     assert outcome.message == (
-        "memory: op 'op1' (3 bytes) fits on no device that greedy still fills; bytes of the"
-        " devices that can run it: 'd0' 4, 'd1' 2"
+        "memory: op 'op1' (3 B) fits on no device that greedy still fills; devices that can"
+        " run it: 1 of 4 B, 1 of 2 B"
     )
 
 

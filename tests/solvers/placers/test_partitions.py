@@ -107,10 +107,24 @@ def test_an_edge_of_the_graph_weighs_each_tensor_once() -> None:
 
 
 def test_scotch_reads_weights_degrees_and_neighbours() -> None:
-    text = partitioners.graph_file(parting_of(two_cliques())).splitlines()
+    text = partitioners.graph_file(parting_of(two_cliques()), np.arange(8)).splitlines()
     assert text[:3] == ["0", "8 26", "0 011"]
     assert text[3].split()[:2] == [str(partitioners.TOTAL // 8 + 1), "3"]
     assert text[3].split()[3::2] == ["1", "2", "3"]
+
+
+def test_scotch_reads_the_same_graph_under_other_numbers() -> None:
+    # vertex 0, with neighbours 1, 2 and 3, is the last one if they are numbered backwards
+    text = partitioners.graph_file(parting_of(two_cliques()), np.arange(8)[::-1]).splitlines()
+    assert text[-1].split()[3::2] == ["6", "5", "4"]
+
+
+def test_a_seed_numbers_the_vertices_of_scotch_and_the_parts_stay_theirs() -> None:
+    skip_unless_installed("scotch")
+    for seed in range(3):  # cutting between the cliques is best under all numbers
+        result = run_method(two_cliques(), ANY, "scotch", seed=seed)
+        parts = [k for (k,) in result.plan.placement]
+        assert len(set(parts[:4])) == len(set(parts[4:])) == 1 != len(set(parts))
 
 
 def test_memory_is_mended_by_the_smallest_unit_that_suffices() -> None:
@@ -129,7 +143,7 @@ def test_metis_may_count_edges_and_leave_what_does_not_fit() -> None:
     params = {"mend": False, "edges": "count"}
     result = run_method(two_cliques(memory=(None, 4)), ANY, "metis", params)
     assert result.plan is None
-    assert "holds 8 bytes, 4 more than its 4" in result.message
+    assert "holds 8 B, 4 B more than its 4 B" in result.message
 
 
 def test_a_unit_moves_off_a_device_that_cannot_run_it() -> None:

@@ -143,7 +143,7 @@ def test_where_no_run_finds_a_plan_that_fits_the_reason_names_a_device() -> None
     apart = draw.instance_of("apart", ops, (), draw.devices("ab", (60, 40).__getitem__))
     result = run_method(apart, PASS, "heft")
     assert result.plan is None
-    assert "holds 50 bytes at its peak, 10 more than its 40" in result.message
+    assert "holds 50 B at its peak, 10 B more than its 40 B" in result.message
 
 
 @pytest.mark.parametrize(("incumbent", "share"), [(None, 0.6), (Plan.on([0, 0, 0, 0]), 0.9)])
