@@ -36,7 +36,7 @@ help:
 	@echo "make clean      remove .venv, build and results"
 
 .venv/.ready: Makefile pyproject.toml setup.py constraints.txt $(FOLDERS)
-	@echo "installing placegap into .venv (830 MB, once)"
+	@echo "installing placegap into .venv (660 MB, once)"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	rm -rf build/__editable__.*
 	$(PIP_INSTALL) -e '.[plots]'

@@ -50,3 +50,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def wide_output(monkeypatch: pytest.MonkeyPatch) -> None:
     """A width that the terminal hands down would fold lines that tests look for."""
     monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def no_kept_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test proves must not be known to another one, nor to the user."""
+    monkeypatch.setenv("PLACEGAP_PROOFS", "")

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import json
 import os
 import re
 import runpy
@@ -49,6 +50,47 @@ def test_the_page_of_methods_has_every_method(site: Path) -> None:
     assert [name for name in METHODS if f'id="{name}"' not in text] == []
 
 
+def shown(page: Path) -> str:
+    """The text of a page, without its tags."""
+    (article,) = re.findall(r"<article.*?</article>", page.read_text(), re.DOTALL)
+    return re.sub(r"<[^>]+>", "", article)
+
+
+def test_a_page_says_at_its_end_which_of_its_commands_no_wheel_has(site: Path) -> None:
+    research, said = "python -m placegap.experiments.research", "n a checkout"
+    texts = {page.stem: shown(page) for page in site.rglob("*.html") if page.stem != "404"}
+    needs = {name: text for name, text in texts.items() if research in text}
+    assert len(needs) > 5
+    assert [name for name, text in needs.items() if said not in text] == []
+    closed = [text for text in texts.values() if "Run what begins with" in text]
+    assert [text[:60] for text in closed if "Run what" not in text.strip()[-160:]] == []
+    assert "Run what begins with" not in texts["install"]
+
+
+@pytest.mark.parametrize(
+    ("word", "page"),
+    [("huggingface", "models.html"), ("LaTeX", "studies.html"), ("docker", "install.html")],
+)
+def test_a_word_of_readers_finds_its_page(site: Path, word: str, page: str) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text())
+    assert any(
+        word in entry.get("tags", ()) for entry in index["docs"] if entry["location"] == page
+    )
+
+
+def test_a_command_folds_and_a_name_does_not_break(site: Path) -> None:
+    text = (site / "command-line.html").read_text()
+    assert '<span class="fold">placegap place <span class="whole">model.onnx</span>' in text
+    assert '<span class="whole">--help</span>' in text
+    assert [
+        page.name
+        for page in site.rglob("*.html")
+        if 'id="__' in re.sub(r"<[^>]+>", "", page.read_text())
+    ] == []
+    # tables that are printed keep their lines
+    assert '<span class="fold"> heft' not in (site / "index.html").read_text()
+
+
 @pytest.mark.parametrize(
     "package",
     ["placegap.instances", "placegap.solvers", "placegap.experiments", "placegap.testing"],
@@ -89,15 +131,6 @@ def test_badges_and_links_come_from_the_address_of_the_project(
     monkeypatch.setattr(publish, "repository", lambda: "https://example.org/placegap")
     assert "  url = {https://example.org/placegap},\n}" in publish.own_entry()
     assert "badges" not in (site / "index.html").read_text()
-
-
-def test_a_page_says_which_of_its_commands_no_wheel_has(site: Path) -> None:
-    research = "python -m placegap.experiments.research"
-    pages = [page for page in site.rglob("*.html") if research in page.read_text()]
-    assert len(pages) > 5
-    assert [
-        page.name for page in pages if "in a checkout of placegap" not in page.read_text()
-    ] == []
 
 
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:

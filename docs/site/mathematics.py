@@ -31,4 +31,4 @@ def mathml(formula: str, *, block: bool = False) -> str:
     '<msub><mi>x</mi><mrow><mi>i</mi><mi>k</mi></mrow></msub></mrow></math>'
     """
     drawn: str = convert(" ".join(formula.split()), display="block" if block else "inline")
-    return f'<div style="overflow-x: auto">{drawn}</div>' if block else drawn
+    return f'<div class="formula">{drawn}</div>' if block else drawn

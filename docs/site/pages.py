@@ -44,8 +44,34 @@ BOOST = {
 NUMBER = re.compile(r"<td>(?=[-+~]?(?:&lt;)?\d[\d,.]*(?: ?(?:%|[mun]?s|[kMGT]B|of \d+))*</td>)")
 """The beginning of a cell with a number."""
 
+KEYWORDS = {
+    "index.md": "device placement, model parallelism",
+    "install.md": "docker, shell completion, bash, zsh, fish",
+    "models.md": "huggingface, transformers, pytorch, safetensors",
+    "gpus.md": "heterogeneous, multi-gpu, OOM, tensor parallelism",
+    "memory.md": "OOM, CUDA out of memory, VRAM",
+    "exports.md": "DeepSpeed, inference server, tensorrt",
+    "studies.md": "LaTeX, benchmark, csv, dataframe",
+    "pipelines.md": "pipeline parallelism, data parallelism, GPipe, zero bubble",
+    "formulations.md": "MILP, Gurobi, CPLEX",
+    "course/3-branch-and-bound.md": "big-M, indicator constraints",
+    "objectives.md": "throughput, latency",
+    "references.md": "BibTeX, cite, LaTeX",
+}
+"""Words under which readers look for a page that does not use them, as its tags in the search."""
+
 RESEARCH = "python -m placegap.experiments.research"
 IN_A_CHECKOUT = f"*Run what begins with `{RESEARCH}` in a checkout of placegap: no wheel has it.*"
+"""The last line of a page with such a command that does not say so itself."""
+
+CODE = re.compile(r"(?<=<code>)(?<!</span><code>)[^<>]+(?=</code>)")
+PART = re.compile(r"[^\s&;]*[-/._+@:][^\s&;]*")
+TEXT = re.compile(r"[^<>]+(?=<|$)")
+LONGEST_WHOLE = 26
+"""Letters of code in a text that never break: what a narrow column of a table holds."""
+
+PRINTED = re.compile(r'(?<=<div class="highlight"><pre><span></span><code>).*?(?=</code>)', re.S)
+TYPED = re.compile(r"(?:\$ |placegap |make |pip |\.venv/|python3? )")
 
 BADGES = re.compile(r"<!-- data: badges -->.*?<!-- end of data -->\n", re.DOTALL)
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]+)(#[^)\s]*)?\)")
@@ -70,23 +96,57 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     for start, boost in BOOST.items():
         if uri.startswith(start):
             page.meta.setdefault("search", {"boost": boost})
-    if RESEARCH in markdown:
-        title, _, rest = markdown.partition("\n\n")
-        markdown = f"{title}\n\n{IN_A_CHECKOUT}\n\n{rest}"
+    if uri in KEYWORDS:
+        page.meta.setdefault("tags", KEYWORDS[uri].split(", "))
+    if RESEARCH in markdown and "n a checkout" not in markdown:
+        markdown = f"{markdown.rstrip()}\n\n---\n\n{IN_A_CHECKOUT}\n"
     return markdown if uri in PAGES.values() else relinked(markdown, f"docs/{uri}")
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Numbers of tables stand on the right, and stay with their units.
+    """Numbers of tables stand on the right, and stay with their units; where code may break.
 
     Examples
     --------
     >>> on_page_content("<td>3.1 %</td><td>3.1 %; 2 ms</td><td>a 3</td>", *3 * [None])
     '<td class="number">3.1&nbsp;%</td><td>3.1&nbsp;%; 2&nbsp;ms</td><td>a 3</td>'
     """
+    html = CODE.sub(whole_words, html)
+    html = PRINTED.sub(folding, html)
     html = NUMBER.sub('<td class="number">', html)
     unit = r"(?<=\d) (?=(?:%|[mun]?s|[kMGT]B)\b(?![^<]*</code>)|%)(?=[^<]*</td>)"
     return re.sub(unit, "&nbsp;", html)
+
+
+def unbroken(found: re.Match[str]) -> str:
+    """A name or path that stays on its line; a long one breaks behind its signs alone.
+
+    Examples
+    --------
+    >>> PART.sub(unbroken, "place --help")
+    'place <span class="whole">--help</span>'
+    """
+    if len(found[0]) <= LONGEST_WHOLE:
+        return f'<span class="whole">{found[0]}</span>'
+    return re.sub(r"(?<=[\w)])([-/._+@:]+)(?=\w)", r"\1<wbr>", found[0])
+
+
+def whole_words(found: re.Match[str]) -> str:
+    """A text in which names and paths stay whole."""
+    return PART.sub(unbroken, found[0])
+
+
+def folding(found: re.Match[str]) -> str:
+    """What is typed or printed folds where a screen is narrow; of tables, only what is typed."""
+    if "<span" in found[0]:  # a language, in which an indent may mean something
+        return found[0]
+    is_table = "─" in found[0] or "|" in found[0]
+    lines = found[0].split("\n")
+    folds = [bool(TYPED.match(line)) or (line != "" and not is_table) for line in lines]
+    return "\n".join(
+        f'<span class="fold">{TEXT.sub(whole_words, line)}</span>' if can_fold else line
+        for line, can_fold in zip(lines, folds, strict=True)
+    )
 
 
 def num_columns(line: str) -> int:

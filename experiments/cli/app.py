@@ -9,6 +9,7 @@ from inspect import signature
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from placegap.experiments.cli.options import command
 from placegap.experiments.cli.version import print_version
@@ -36,6 +37,16 @@ MODULES = {
     "standard-evaluation": "measured",
 }
 
+# What the help of a command ends with.
+EXAMPLES = {
+    "place": (
+        "placegap place squeezenet --cluster 2xV100-pcie",
+        'placegap place llama-7b --cluster "RTX4090+2xRTX3090, pcie4" --objective max_load'
+        " -o plan.json",
+        "placegap place model.onnx --cluster cluster.yaml --method heft --time-limit 20",
+    )
+}
+
 
 def load_app(requested: str = "") -> typer.Typer:
     """The application with the requested command, or with all where there is no such."""
@@ -57,7 +68,10 @@ def load_app(requested: str = "") -> typer.Typer:
     for name in names:
         module = import_module(f"placegap.experiments.cli.{MODULES[name]}")
         run = getattr(module, f"{name.replace('-', '_')}_command")
-        app.command(name)(command(run) if list(signature(run).parameters) == ["options"] else run)
+        lines = [escape(line) for line in EXAMPLES.get(name, ())]
+        epilog = "\n\n".join(["Examples:", *lines]) if lines else None
+        takes_options = list(signature(run).parameters) == ["options"]
+        app.command(name, epilog=epilog)(command(run) if takes_options else run)
     app.callback()(options)
     return app
 

@@ -316,6 +316,9 @@ def place_command(options: PlaceOptions) -> None:
     if opinion is not None and opinion.verdict == "CONTRADICTS":
         warn("two methods contradict each other: one of them is wrong; please report this model")
         raise typer.Exit(NO_PLAN)
+    from placegap.experiments.running.kept_proofs import keep_proof
+
+    keep_proof(result)
     if result.plan is None and result.status != "bound":
         raise typer.Exit(NO_PLAN)
 

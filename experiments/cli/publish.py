@@ -120,10 +120,12 @@ def record_command(
     )
     from placegap.instances.certificates.verification import verify
     from placegap.instances.corpus.corpus import BestEntry, known_of
+    from placegap.instances.files.document import read_json
     from placegap.instances.files.plan_file import load_stated_plan
 
     file = load_plan_file(str(plan_file))
     if file is None:
+        read_json(plan_file)  # says what is wrong with what is no JSON
         raise InputError("is not a plan; 'placegap place -o' writes one", plan_file)
     instance = instance_of(file, str(plan_file), None)
     if instance is None:
@@ -151,18 +153,17 @@ def record_command(
     names["content_hash"] = instance.content_hash
     fresh = BestEntry.model_validate(names | entry)
     old = next(iter(known_of(instance, rules)), None)
-    fields = fresh.model_dump(mode="json", exclude_defaults=True)
-    print(json_text(names | fields, indent=1))
     if old is None:
         warn(f"nothing is recorded of {instance.name}, {rules.label}: both referees confirm this")
-        return
-    news = list(_improvements(fresh, old))
+    news = [] if old is None else list(_improvements(fresh, old))
     for sentence in news:
         warn(sentence)
-    if not news:
+    if old is not None and not news:
         worth = rules.text(old.value_ns or 0), rules.text(old.bound_ns or 0)
         warn("not better than what is recorded: value {}, bound {}".format(*worth))
         raise typer.Exit(BROKEN_RULES)
+    fields = fresh.model_dump(mode="json", exclude_defaults=True)
+    print(json_text(names | fields, indent=1))
 
 
 def _improvements(new: BestKnown, old: BestKnown) -> Iterator[str]:

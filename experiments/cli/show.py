@@ -146,6 +146,13 @@ def _show_model(source: Source, as_json: bool, for_plans: list[str]) -> None:
         if chosen is not None:
             document = Document.of(document.instance(chosen))
     summary = document_summary(document)
+    if chosen is not None:
+        from placegap.instances.problem import Makespan
+        from placegap.instances.problem.explain import why_no_room
+
+        room = why_no_room(document.instance(chosen), document.semantics or Makespan())
+        if room.proven:
+            summary["no_plan_fits"] = list(room.sentences)
     warn_open(document.graph, source.model)
     if as_json:
         print_json(summary)
@@ -288,6 +295,7 @@ def judged(
     What one file claims stands beside the other plans, too.
     """
     from placegap.experiments.running.certifying import kept_bounds, proven
+    from placegap.experiments.running.kept_proofs import kept_proofs
     from placegap.experiments.show.anatomy import Anatomy, take_apart
     from placegap.instances.referee.evaluate import evaluate
     from placegap.instances.torch_models.options import is_traced
@@ -323,6 +331,7 @@ def judged(
             now, said = proven(seen, semantics, proof, start)
         if whole is not None:  # its plans are among those of the single ops
             now += recorded_bounds(instance, semantics)
+        now += kept_proofs(whole or instance, semantics)
         least = min((x for x in values if x is not None), key=semantics.cost, default=None)
         for file, stated in files:
             known, _ = known_bound(whole or instance, semantics, least, now)

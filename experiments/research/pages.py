@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from placegap.experiments.research.measures import (
     ranked,
     with_looser_bounds,
 )
-from placegap.experiments.research.page_plots import plot_memory, profile_png
+from placegap.experiments.research.page_plots import plot_memory, plot_schedules, profile_png
 from placegap.experiments.research.record import HERE, RESULTS
 from placegap.experiments.research.tables import benchmark, optima
 from placegap.experiments.show.figures import format_gap, format_s
@@ -58,15 +58,18 @@ def percent(share: float) -> str:
 def tables() -> dict[str, str]:
     """Every table by its name in the template, and what made the results."""
     runs = {name: load_results(name) for name in STUDIES}
-    made = {name: made_by(rows_of(found)) for name, found in runs.items()}
+    made = dict[str, list[str]]()  # what made results -> the studies that it made
+    for found_runs in runs.values():
+        for one in made_by(rows_of(found_runs)):
+            made.setdefault(one, []).append(str(found_runs["study"].iloc[0]))
     found = {
         "corpus": summaries(runs["corpus"]),
-        "formulations": summaries(runs["formulations"], BRIEF),
+        "formulations": one_summary(runs["formulations"]),
         "congestion": congestion(runs["congestion"]),
         "scaling": scaling(runs["scaling"]),
         "sensitivity": sensitivity(runs["sensitivity"]),
         "memory": memory(runs["memory"]),
-        "made_by": (f"- {runs[name]['study'][0]}: {one}." for name in made for one in made[name]),
+        "made_by": (f"- {', '.join(studies)}: {one}." for one, studies in made.items()),
     }
     return {name: "\n".join(lines) for name, lines in found.items()}
 
@@ -76,13 +79,22 @@ def load_results(name: str) -> pd.DataFrame:
     return load_runs(RESULTS / f"{name}.csv")
 
 
-def summaries(runs: pd.DataFrame, heads: Sequence[str] = SUMMARY_HEAD) -> Iterator[str]:
+def summaries(runs: pd.DataFrame) -> Iterator[str]:
     """A line per method, the best first, in a table per table of the study."""
-    at = [SUMMARY_HEAD.index(head) for head in heads]
     for name, mine in runs.groupby("table", sort=False):
         yield from ("",) if name != runs["table"].iloc[0] else ()
         yield from (f"**{name}**, {common_rows(mine)}", "")
-        yield from markdown_grid(heads, [tuple(line[k] for k in at) for line in best_first(mine)])
+        yield from markdown_grid(SUMMARY_HEAD, best_first(mine))
+
+
+def one_summary(runs: pd.DataFrame) -> Iterator[str]:
+    """The same in one table, for a study of many small tables whose means are over all rows."""
+    at, rows = [SUMMARY_HEAD.index(head) for head in BRIEF], list[tuple[str, ...]]()
+    for name, mine in runs.groupby("table", sort=False):
+        lines = best_first(mine)
+        names = (str(name), *[""] * (len(lines) - 1))
+        rows += [(own, *(line[k] for k in at)) for own, line in zip(names, lines, strict=True)]
+    yield from markdown_grid(("problem", *BRIEF), rows)
 
 
 def best_first(runs: pd.DataFrame) -> list[tuple[str, ...]]:
@@ -389,13 +401,19 @@ def data_table(name: str) -> Iterator[str]:
     else:
         with (DATA / f"{name}.csv").open() as file:
             head, *table = csv.reader(file)
-        yield from markdown_grid(head, table)
+        made = {row[-1] for row in table} if head[-1] == "commit" else set()
+        is_one = len(made) == 1  # said once, below
+        yield from markdown_grid(
+            head[: len(head) - is_one], [row[: len(row) - is_one] for row in table]
+        )
+        yield from ("", f"Commit {made.pop()}.") if is_one else ()
 
 
 def pictures() -> Iterator[tuple[str, bytes]]:
     """Name and content of each picture."""
     yield "placers-profile.png", profile_png(load_results("corpus"))
     yield "placers-memory.png", plot_memory(load_results("memory"))
+    yield "schedules.png", plot_schedules()
 
 
 def badges(url: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from placegap.experiments.show.anatomy import Anatomy
 from placegap.experiments.show.drawing import COLOURS, new_figure, plain_label
 from placegap.experiments.show.figures import common_unit, format_gap, format_value
-from placegap.experiments.show.timeline import Block, blocks
+from placegap.experiments.show.timeline import Block, blocks, label_ranks
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import shorten
 from placegap.instances.reading.printable import printable
@@ -44,7 +44,8 @@ def draw_plan(found: Anatomy) -> Figure:
     figure = new_figure(WIDTH, min(MOST_HEIGHT, ROW * rows.height + 0.7 + 0.8))
     axis = figure.subplots(1, 1)
     shown = blocks(drawn, end_ns // FINEST)
-    colours, legend = block_colours(shown, by_layer=drawn.by_layer)
+    ranks = label_ranks(drawn, found.instance.arrays.index.topological_position.tolist())
+    colours, legend = block_colours(shown, [*ranks] if drawn.by_layer else ())
     _draw_bars(axis, found, shown, colours, scale, rows)
     _draw_path(axis, found, scale, rows)
     _write_texts(axis, shown, colours, scale, rows)
@@ -144,15 +145,28 @@ def _draw_path(axis: Axes, found: Anatomy, scale: Scale, rows: Lanes) -> None:
 
 
 def block_colours(
-    merged: Iterable[Block], *, by_layer: bool
+    merged: Iterable[Block], layers: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """A colour for each label, and those that a legend names: layers are named in their bars."""
+    """A colour for each label, and those that a legend names."""
+    # More layers than there are colours go from dark to light in the order of the model, and the
+    # legend names some of them; they are named in their bars, too.
+    if layers:
+        if len(layers) <= len(BAR_COLOURS):
+            colours = dict(zip(layers, BAR_COLOURS, strict=False))
+        else:
+            from matplotlib import colormaps
+            from matplotlib.colors import to_hex
+
+            shades = colormaps["viridis"].resampled(len(layers))
+            colours = {label: to_hex(shades(k)) for k, label in enumerate(layers)}
+        last = len(layers) - 1
+        steps = min(last, MOST_KINDS - 1)
+        few = dict.fromkeys(round(last * n / max(1, steps)) for n in range(steps + 1))
+        return colours, {layers[k]: colours[layers[k]] for k in few}
     time_ns: dict[str, int] = {}
     for block in merged:
         if not block.is_move:
             time_ns[block.label] = time_ns.get(block.label, 0) + block.end_ns - block.start_ns
-    if by_layer:  # neighbours differ
-        return {label: BAR_COLOURS[k % len(BAR_COLOURS)] for k, label in enumerate(time_ns)}, {}
     ranked = sorted(time_ns, key=lambda label: (-time_ns[label], label))
     colours = dict(zip(ranked[:MOST_KINDS], BAR_COLOURS, strict=False))
     legend = {label: colours[label] for label in time_ns if label in colours}  # as bars begin

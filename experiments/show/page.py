@@ -24,6 +24,7 @@ from placegap.experiments.show.timeline import (
     Timeline,
     blocks,
     by_scope,
+    label_ranks,
     labels_of,
     scopes_of,
 )
@@ -107,15 +108,20 @@ def _num_drawn(drawn: Timeline) -> int:
 
 
 def _lists(found: Anatomy) -> dict[str, str]:
-    uses = found.verdict.uses
+    uses, gap = found.verdict.uses, anatomy_gap(found)
+    bound = "none"
+    if found.bound is not None:
+        bound = format_value(found.bound.value, found.semantics.unit)
     facts = [
         ("value", format_value(found.value, found.semantics.unit)),
-        ("gap", anatomy_gap(found)),
-        ("bound", bound_sentence(found)),
-        *(("claimed", sentence) for sentence in claim_sentences(found)),
+        ("gap", gap.partition("; ")[2].partition(" (")[0] or gap),
+        ("bound", bound),
         ("ops", f"{found.instance.num_ops:,}"),
         ("devices used", f"{len(uses) - len(found.verdict.idle_devices)} of {len(uses)}"),
     ]
+    notes = [f"Bound: {bound_sentence(found)}."]
+    notes += [f"Gap: {gap}."] * ("; " in gap)
+    notes += [f"Claimed: {sentence}." for sentence in claim_sentences(found)]
     broken = "".join(f"<li>{_safe(str(violation))}</li>" for violation in found.verdict.violations)
     graph, cluster = found.instance.graph, found.instance.cluster
     origin = [
@@ -135,6 +141,7 @@ def _lists(found: Anatomy) -> dict[str, str]:
         "facts": "\n".join(
             f"<li><span>{name}</span><b>{_safe(text)}</b></li>" for name, text in facts
         ),
+        "notes": "\n".join(f'<p class="soft">{_safe(note)}</p>' for note in notes),
         "broken": f'<p class="warn">The plan is infeasible:</p><ul class="warn plain">{broken}</ul>'
         if broken
         else "",
@@ -236,14 +243,14 @@ def page_data(found: Anatomy) -> dict[str, Any]:
     alone = [bar for bar in drawn.bars if not (bar.is_move and drawn.moves)]
     moves = list(drawn.moves)
     shown: Sequence[Any] = alone
-    fills: list[int] = []
+    fills, labelled = list[int](), drawn
     if _num_drawn(drawn) > MOST_BARS:
         labelled = by_scope(drawn, [op.name for op in instance.graph.ops])
         least_ns = drawn.end_ns // FINEST
         longest_ns = None if labelled.by_layer else max(drawn.end_ns // RUNS, least_ns)
         merged = blocks(labelled, least_ns, longest_ns)
         shown, moves, fills = merged, [], [round(100 * block.fill) for block in merged]
-    labels: dict[str, int] = {}
+    labels = label_ranks(labelled, instance.arrays.index.topological_position.tolist())
     bars: list[int] = []
     for bar in shown:
         label = labels.setdefault(bar.label, len(labels)) if not bar.is_move else -1
@@ -282,6 +289,7 @@ def page_data(found: Anatomy) -> dict[str, Any]:
         "unit": drawn.unit,
         "steps": max((levels[-1][0] for levels in found.memory), default=0) + 1,
         "labels": numbered,
+        "ordered": labelled.by_layer,
         "bars": bars,
         "fills": fills,
         "moves": arrows,

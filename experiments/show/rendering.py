@@ -25,6 +25,9 @@ LONGEST_WARNING = 300
 SOON_S = 1.0
 PADDING = 3  # between two columns
 PLAIN_WIDTH = 120  # width of tables where there is no terminal
+LONGEST_PAIR = (
+    10  # letters that stay on a line: "3 of 128", "<=10 %"; "15.48 GB of 24 GB" may take two
+)
 
 
 class _Output(Console):
@@ -133,8 +136,17 @@ def spinner(what: str, *, reports: bool = False) -> Iterator[Callable[[str], Non
         yield lambda text: progress.update(line, description=escape(printable(text)))
 
 
+# Heads of tables where there is no room for the whole words.
+SHORT_HEADS = {
+    "communication": "moves",
+    "peak memory": "peak",
+    "best bound": "bound",
+    "best value": "value",
+}
+
+
 class PlainTable(Table):
-    """A table of texts; where it is too narrow for its words, one line per cell."""
+    """A table of texts; where it is too narrow for its words, tighter, else one line per cell."""
 
     head: Sequence[str] = ()
     texts: Sequence[Sequence[str]] = ()
@@ -145,6 +157,10 @@ class PlainTable(Table):
         if self.needs <= options.max_width or not self.show_header:
             yield from super().__rich_console__(console, options)
             return
+        tight = _tight(self)
+        if tight.needs <= options.max_width:
+            yield tight
+            return
         if self.title is not None:
             yield Text(str(self.title), style="bold")
         for row in self.texts:
@@ -154,13 +170,27 @@ class PlainTable(Table):
                     yield Padding(Text(f"{name}: {value}", overflow="fold"), (0, 0, 0, 2))
 
 
+def _tight(table: PlainTable) -> PlainTable:
+    """The table with short heads, two spaces between columns, and limits below what they limit."""
+    head = [SHORT_HEADS.get(name, name) for name in table.head]
+    texts = [
+        [text.replace(" of ", "\nof ") if len(text) > LONGEST_PAIR else text for text in row]
+        for row in table.texts
+    ]
+    title = None if table.title is None else str(table.title)
+    found = plain_table(title, head, texts, has_lines=True)
+    found.collapse_padding = True
+    found.needs -= len(head)
+    return found
+
+
 def plain_table(
     title: str | None,
     head: Sequence[str],
     rows: Sequence[Sequence[str]],
     *,
     has_lines: bool = False,
-) -> Table:
+) -> PlainTable:
     """A table of texts; every column but the first is aligned right if it holds figures."""
     # `has_lines` says whether cells may have several lines: names of files may not.
     if not has_lines:
@@ -179,10 +209,12 @@ def plain_table(
             row[number].lstrip("<")[:1].isdigit() or row[number] in "-" for row in rows
         )
         whole = number == 0 or figures  # names that are copied from here, and 1.5 ms
-        pieces = [
-            text for row in rows for text in ([row[number]] if whole else row[number].split())
-        ]
-        longest = max(map(len, (*pieces, *name.split())), default=0)
+        pieces = name.split() if len(name) > LONGEST_PAIR else [name]
+        for row in rows:
+            text = row[number]  # a value and what belongs to it stay whole, too: 2.5 (20 %, 1 s)
+            is_value = whole or (text[:1].isdigit() and text.endswith(")"))
+            pieces += text.split("\n") if is_value else text.split()
+        longest = max(map(len, pieces), default=0)
         table.needs += longest + PADDING
         table.add_column(
             Text(name),
@@ -198,6 +230,8 @@ def plain_table(
 
 def markdown_grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """The lines of a table in Markdown."""
-    for cells in (head, ["---"] * len(head), *rows):
+    for number, cells in enumerate((head, *rows)):
         escaped = (cell.replace("|", "\\|").replace("\n", " ") for cell in cells)
         yield f"| {' | '.join(escaped)} |"
+        if number == 0:
+            yield f"|{'---|' * len(head)}"

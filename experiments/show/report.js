@@ -6,6 +6,9 @@ const root = getComputedStyle(document.documentElement);
 const css = name => root.getPropertyValue("--" + name).trim();
 const clamp = (x, a, b) => Math.min(b, Math.max(a, x));
 const hue = k => `hsl(${Math.round(210 + k * 137.508) % 360} 52% ${css("level")})`;
+// many layers go from blue to orange in the order of the model, every second one lighter
+const inOrder = D.ordered && D.labels.length > 8;
+const tint = k => inOrder ? `hsl(${Math.round(240 - 215 * k / (D.labels.length - 1))} 52% calc(${css("level")} + ${k % 2 ? 5 : -3}%))` : hue(k);
 
 function time(ns) {
   if (D.unit !== "ns") return `${Math.round(ns)} ${D.unit}`;
@@ -39,7 +42,10 @@ const sent = rows.map(bars => bars.filter(bar => bar.move).sort((p, q) => p.star
 const order = rows.map((_, k) => [...work[k], ...sent[k]].sort((p, q) => p.start - q.start || p.move - q.move));
 const end = Math.max(1, D.end, D.bound || 0);
 
-const LABEL = 18, BAR = 22, THIN = 7, GAP = 9, AXIS = 22, PAD = 8;
+const LABEL = 18, THIN = 7, GAP = 9, AXIS = 22, PAD = 8, LEAST = 300;
+const busy = order.filter(bars => bars.length).length, others = (LABEL + 4) * (rows.length - busy);
+// few devices have higher bars: the picture is at least LEAST pixels high
+const BAR = Math.max(22, Math.ceil((LEAST - AXIS - 6 - others) / Math.max(1, busy)) - LABEL - THIN - GAP);
 const tall = k => order[k].length ? LABEL + BAR + THIN + GAP : LABEL + 4;
 const tops = []; let height = 6;
 for (let k = 0; k < rows.length; k++) { tops.push(height); height += tall(k); }
@@ -81,7 +87,7 @@ function draw() {
         const left = Math.max(x(bar.start), PAD - 2), right = Math.min(x(bar.end), wide);
         if (right <= drawn) continue;
         const w = Math.max(right - left, 1);
-        c.fillStyle = bar.move ? css("soft") : hue(bar.label);
+        c.fillStyle = bar.move ? css("soft") : tint(bar.label);
         c.globalAlpha = Math.max(bar.fill, 0.08);  // the paler a block, the more of it is idle
         c.fillRect(left, top, w > 3 ? w - 0.6 : w, high);
         c.globalAlpha = 1;
@@ -332,19 +338,20 @@ net.addEventListener("keydown", event => {
 pointers(net, {hover: nearest, drag: panGraph, zoom: zoomGraph, pick: (px, py) => { $("node").textContent = nearest(px, py); }});
 
 // ---- legends, sizes, colours
-function legend(list, entries) {
+function legend(list, entries, colour = hue) {
   list.replaceChildren(...entries.map(([k, name]) => {
     const item = document.createElement("li"), box = document.createElement("i");
-    box.style.background = k < 0 ? css("soft") : hue(k);
+    box.style.background = k < 0 ? css("soft") : colour(k);
     item.append(box, name);
     item.title = name;  // long ones are cut
     return item;
   }));
 }
 function all() {
-  const few = D.labels.slice(0, 24).map((text, k) => [k, D.texts[text]]);
-  if (D.labels.length > 24) few.push([-1, `and ${D.labels.length - 24} more`]);
-  legend($("labels"), few);
+  const all = D.labels.map((text, k) => [k, D.texts[text]]), every = inOrder ? Math.ceil(all.length / 24) : 1;
+  const few = all.filter((_, k) => k % every === 0).slice(0, 24);
+  if (all.length > few.length) few.push([-1, `and ${all.length - few.length} ${inOrder ? "between them" : "more"}`]);
+  legend($("labels"), few, tint);
   legend($("devices"), G.used.map(k => [k, D.rows[k]]));
   netHigh = lay(); draw(); drawGraph(); drawMemory();
 }

@@ -164,6 +164,16 @@ def last_end(bars: Iterable[Bar]) -> int:
     return max((bar.end_ns for bar in bars), default=0)
 
 
+def label_ranks(drawn: Timeline, position: Sequence[int]) -> dict[str, int]:
+    """Labels in the order of the model: of the first of their ops, of those without by its bar."""
+    first = dict[str, int]()
+    for at, bar in enumerate(drawn.bars):
+        if not bar.is_move:
+            when = len(position) + at if bar.op == NO_OP else position[bar.op]
+            first[bar.label] = min(when, first.get(bar.label, when))
+    return {label: n for n, label in enumerate(sorted(first, key=lambda label: first[label]))}
+
+
 def labels_of(graph: Graph) -> tuple[str, ...]:
     """The layer of each op, else its module; its kind where no op has a module."""
     layers = layer_of(graph)

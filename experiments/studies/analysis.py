@@ -185,6 +185,7 @@ def summary(runs: pd.DataFrame, by: Sequence[str] = ("table", "label")) -> pd.Da
         group = over_seeds(some, what)
         gaps = wide(group, what, "gap")
         known = gaps.dropna(axis="columns", how="all")
+        late = some["over_limit_s"].notna().groupby(some[what]).sum().reindex(gaps.columns)
         common = gaps.loc[known.notna().all(axis="columns")]
         parts[name] = pd.DataFrame(
             {
@@ -197,7 +198,7 @@ def summary(runs: pd.DataFrame, by: Sequence[str] = ("table", "label")) -> pd.Da
                 "worst": common.max(),
                 "seconds": wide(group, what, "solve_s").loc[common.index].mean(),
                 "left_out": len(gaps) - len(common),
-                "over_limit": some["over_limit_s"].notna().groupby(some[what]).sum(),
+                "over_limit": late,
             }
         )
     return pd.concat(parts, names=groups) if groups else parts[()]

@@ -26,7 +26,7 @@ def cache_folder() -> Path | None:
     if UNCACHED in os.environ:
         return None
     stated = os.environ.get("NUMBA_CACHE_DIR", "")
-    usual = Path(stated) if stated else _user_cache() / "placegap"
+    usual = Path(stated) if stated else user_cache() / "placegap"
     folder = usual.absolute() / FOLDER
     if (stated or usual.is_absolute()) and _is_writable(folder):
         return folder
@@ -46,7 +46,7 @@ def cache_folder() -> Path | None:
     return other
 
 
-def _user_cache() -> Path:
+def user_cache() -> Path:
     """Where programs of this user keep what they can make again (XDG; Apple's and Microsoft's)."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or "~/AppData/Local").expanduser()

@@ -196,14 +196,41 @@ def test_the_bound_of_a_plan_file_without_a_certificate_is_shown_as_its_claim(
     assert main(["show", plan, "--model", model, "--html", str(html)]) == 0
     line = "39 ns by plan.json (ideal-dp): a gap of 0 %, once --method ideal-dp proves it"
     assert f"claimed {line}" in capsys.readouterr().out
-    assert f"<li><span>claimed</span><b>{line}</b></li>" in html.read_text()
+    assert f"Claimed: {line}." in html.read_text()
     # (39 - 22) / 39
-    gap = "unknown; at most 43.6 % (work only)"
-    assert f"<li><span>gap</span><b>{gap}</b></li>" in html.read_text()
+    assert "Gap: unknown; at most 43.6 % (work only)." in html.read_text()
+    assert "<li><span>gap</span><b>at most 43.6 %</b></li>" in html.read_text()
     # a proof of this run makes it a bound
     assert main(["verify", model, plan, "--method", "brute-force", "--json"]) == 0
     said = answer(capsys)
     assert (said["bound_ns"], said["gap"], said["bound_origin"]) == (39, 0, "brute-force")
+
+
+def test_what_place_proved_on_this_machine_needs_no_second_proof(
+    model: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLACEGAP_PROOFS", str(tmp_path / "proofs"))
+    plan = str(tmp_path / "plan.json")
+    placed_chain(model, plan, capsys)
+    edit(plan, *CERTIFICATE, to=None)
+    # a heuristic proves nothing, and does not replace what is kept
+    assert main(["place", model, "--objective", "max_load", "--method", "m-topo", "--json"]) == 0
+    answer(capsys)
+    edit(plan, "bound", "bound_ns", to=38)  # what the file claims does not count
+    assert main(["show", plan, "--model", model, "--json"]) == 0
+    said = answer(capsys)
+    assert (said["bound_ns"], said["gap"], said["rests_on"]) == (39, 0, "proof")
+    assert said["bound_origin"] == "ideal-dp of an earlier run"
+    # a file that is about something else, or is none, is not used
+    (kept,) = (tmp_path / "proofs").iterdir()
+    for text in (kept.read_text().replace('"content_hash": "', '"content_hash": "x'), "{"):
+        kept.write_text(text)
+        assert main(["show", plan, "--model", model, "--json"]) == 0
+        assert answer(capsys)["bound_ns"] == 22
+    (tmp_path / "proofs").joinpath(kept.name).unlink()
+    (tmp_path / "proofs").rmdir()
+    (tmp_path / "proofs").write_text("a file in the place of the folder")
+    placed_chain(model, plan, capsys)
 
 
 def test_the_facade_shows_claims_and_believes_none(tmp_path: Path) -> None:

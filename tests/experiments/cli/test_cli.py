@@ -24,6 +24,7 @@ def test_h_is_help(capsys: Capture) -> None:
     assert main(["place", "--help"]) == 0
     assert capsys.readouterr() == short
     assert short.out.strip().startswith("Usage: placegap place")
+    assert short.out.partition("Examples:")[2].count("placegap place ") == 3
 
 
 def test_every_command_on_a_model_can_be_quiet(capsys: Capture) -> None:

@@ -94,7 +94,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch, **changes: object) -> BestKnown:
 
 def test_a_plan_that_is_no_better_is_refused(plan: str, capsys: Capture) -> None:
     assert main(["record", plan]) == 1
-    assert "not better than what is recorded: value 423" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert "not better than what is recorded: value 423" in err
+    assert out == ""  # no entry, as it goes into a file
 
 
 def test_the_entry_of_a_better_plan_is_one_of_the_list(
@@ -143,3 +145,4 @@ def test_a_plan_of_another_instance_is_refused(plan: str, tmp_path: Path, capsys
     assert main(["record", plan]) == 2
     assert "is for 'mine@here', which the corpus does not have" in capsys.readouterr().err
     assert main(["record", str(tmp_path / "none.json")]) == 2
+    assert "none.json: No such file" in capsys.readouterr().err

@@ -91,3 +91,20 @@ def test_two_plans_are_compared(model: str, tmp_path: Path, capsys: Capture) -> 
     assert "-18.9 %" in out  # 53 to 43
     assert main(["compare", a, a, "--model", model]) == 0
     assert "the same devices" in capsys.readouterr().out
+
+
+def test_a_model_that_fits_on_no_plan_is_shown_with_what_is_missing(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    tiny = tmp_path / "tiny.yaml"
+    tiny.write_text(
+        "name: tiny\ndevices:\n  - {name: a, kind: V100-32GB-PCIe, count: 2, memory_bytes: 2e6}\n"
+        "links:\n  - {all_to_all: all, bandwidth_bytes_per_s: 16e9, latency_ns: 5000}\n"
+    )
+    assert main(["show", "squeezenet", "--cluster", str(tiny), "--json"]) == 0
+    first, *_, last = json.loads(capsys.readouterr().out)["no_plan_fits"]
+    # n0 reads 1.9 MB, writes 1.2 MB
+    assert first.startswith("op 'n0' needs 3.16 MB; the devices that run it have at most 2 MB")
+    assert last.startswith("what would help: a device of 3.16 MB or more")
+    assert main(["show", "squeezenet", "--cluster", "2xT4-pcie", "--json"]) == 0
+    assert "no_plan_fits" not in json.loads(capsys.readouterr().out)

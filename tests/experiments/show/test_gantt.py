@@ -8,7 +8,7 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from placegap.experiments.show.anatomy import Anatomy, take_apart
-from placegap.experiments.show.gantt import BAR_COLOURS, INK, draw_plan
+from placegap.experiments.show.gantt import BAR_COLOURS, INK, block_colours, draw_plan
 from placegap.instances import Makespan, Plan, example
 from placegap.solvers.core.result import Bound
 
@@ -59,6 +59,15 @@ def test_a_chart_says_the_value_and_the_gap() -> None:
     # (53 - 34) / 53
     assert axis.get_title(loc="left").splitlines()[1] == "53 ns, gap 35.8 %"
     assert axis.get_xlim() == (0, 53 * 1.005)
+
+
+def test_more_layers_than_colours_go_from_dark_to_light_in_their_order() -> None:
+    layers = [f"h.{k}" for k in range(24)]
+    colours, legend = block_colours([], layers)
+    light = [sum(int(colours[name][at : at + 2], 16) for at in (1, 3, 5)) for name in layers]
+    assert len(set(colours.values())) == 24
+    assert light[0] < light[12] < light[23]
+    assert (min(legend, key=layers.index), max(legend, key=layers.index)) == ("h.0", "h.23")
 
 
 def test_a_picture_that_is_asked_for_is_an_error_without_matplotlib(

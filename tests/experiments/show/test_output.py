@@ -91,3 +91,21 @@ def test_warnings_and_progress_never_end_a_command(monkeypatch: pytest.MonkeyPat
         rendering.errors().print("nor this")
         monkeypatch.undo()
         os.dup2(os.open(os.devnull, os.O_WRONLY), theirs)
+
+
+def test_a_table_of_layers_stays_a_table_at_eighty_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = ("device", "kind", "layers", "compute", "communication", "load", "peak memory")
+    row = ("RTX3090-0", "RTX3090", "embed_tokens, 0-7", *("113.6 ms",) * 3, "7.95 GB of 24 GB")
+    for width, line in (
+        (120, "RTX3090-0   RTX3090   embed_tokens, 0-7   113.6 ms"),
+        (80, "RTX3090-0  RTX3090  embed_tokens, 0-7"),
+        (60, "  kind: RTX3090"),
+    ):
+        monkeypatch.setenv("COLUMNS", str(width))
+        output().print(plain_table(None, head, [row]))
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= width
+        assert any(line in each for each in lines)
+        assert any("communication" in each for each in lines) == (width != 80)  # short heads

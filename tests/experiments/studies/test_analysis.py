@@ -77,6 +77,8 @@ def test_a_summary_has_means_over_the_rows_that_all_methods_have() -> None:
     late = RUNS.assign(over_limit_s=RUNS["over_limit_s"].where(RUNS["instance"] != "a", 46.1))
     assert summary(late[late["label"] == "x"], "label")["over_limit"].tolist() == [1]
     assert found["over_limit"].tolist() == [0, 0]
+    # methods stand in the order of the runs
+    assert list(summary(RUNS.replace({"label": {"x": "z"}}), "label").index) == ["z", "y"]
 
 
 def test_a_method_without_any_gap_leaves_no_row_out() -> None:
