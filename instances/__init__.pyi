@@ -38,6 +38,7 @@ from .problem.semantics import (
     MaxLoadFwdBwd,
     PipelineIteration,
     Semantics,
+    ServingFlow,
 )
 from .reading.errors import InputError
 from .referee.channels import plan_from_times
@@ -76,6 +77,7 @@ __all__ = [
     "Schedule",
     "Semantics",
     "ServerUse",
+    "ServingFlow",
     "Transfer",
     "TransferTimes",
     "Violation",

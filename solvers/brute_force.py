@@ -35,10 +35,12 @@ from placegap.instances.problem import (
     MaxContext,
     PipelineIteration,
     Plan,
+    ServingFlow,
 )
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
+from placegap.solvers.serving_flow.every_plan import MOST_LAYERS, best_ranges, count_plans
 
 MOST_OPS, MOST_LOADED_OPS = 8, 10
 MOST_PLACEMENTS = 2**20
@@ -95,6 +97,12 @@ def _why_no_rows(instance: Instance, semantics: HybridPipeline) -> str | None:
     return f"enumerates at most {MOST_ROWS} rows of stages" if is_over else None
 
 
+def _why_no_ranges(instance: Instance, semantics: ServingFlow) -> str | None:
+    problem = instance.flow_problem
+    reason = _over(problem.num_layers, MOST_LAYERS, "layers")
+    return reason or _over(count_plans(problem), MOST_ROWS, "plans")
+
+
 def _best_load(instance: Instance, semantics: Loads) -> tuple[int, Plan] | None:
     staged = semantics.has_replicas or semantics.has_two_levels
     return (best_stages if staged else best_assignment)(instance, semantics)
@@ -116,6 +124,7 @@ ORACLES: Mapping[str, tuple[WhyNot, BestPlan]] = {
     "iteration": (_why_no_chains, best_chain),
     "hybrid": (_why_no_rows, _best_hybrid),
     "context": (_why_no_contexts, best_context),
+    "flow": (_why_no_ranges, best_ranges),
 }
 
 

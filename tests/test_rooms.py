@@ -52,6 +52,7 @@ BELOW: dict[str, set[str]] = {
     "solvers/pipeline": {"core", "chains"},
     "solvers/hybrid": {"core", "chains"},
     "solvers/noncontiguous": {"core", "local_search"},
+    "solvers/serving_flow": {"core", "bounds", "solving"},
     "solvers/latency": {"core", "models", "chains", "local_search"},
     "solvers/decomposition": {"core", "bounds", "models", "local_search"},
     "solvers/placers": {"core", "models", "chains"},
@@ -163,6 +164,7 @@ BUILT_ON: set[tuple[str, str]] = {
     ("placers.getf", "placers.earliest_start"),
     ("placers.m_sct", "placers.baechi"),
     ("placers.serving_fits", "placers.layer_splits"),
+    ("serving_flow.search", "serving_flow.rules"),
 }
 """Methods that use functions of another one's module; all others use the registry."""
 

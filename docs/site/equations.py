@@ -24,6 +24,7 @@ from placegap.experiments.show.rendering import markdown_grid
 from placegap.formulations import (
     archer,
     getf,
+    helix,
     latency_ip,
     m_sct,
     moirai,
@@ -31,7 +32,17 @@ from placegap.formulations import (
     sections,
     throughput_ip,
 )
-from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, example
+from placegap.instances import (
+    Instance,
+    LatencySubgraphs,
+    Makespan,
+    MaxLoad,
+    Provenance,
+    ServingFlow,
+    example,
+)
+from placegap.instances.importers.serving import as_document
+from placegap.instances.problem.flow_problem import SINK, SOURCE, FlowProblem, Machine
 from placegap.solvers.models.explain import index_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,6 +100,14 @@ def idle(instance: Instance) -> Instance:
     return instance.model_copy(update={"graph": graph, "cluster": cluster})
 
 
+def served() -> Instance:
+    """Three equal layers on two machines, with links of source and sink."""
+    machines, links = (Machine("a", "gpu"), Machine("b", "gpu")), {(0, 1): 9, (1, 0): 9}
+    links |= {(SOURCE, 0): 9, (SOURCE, 1): 9, (0, SINK): 9, (1, SINK): 9}
+    problem = FlowProblem(3, machines, {"gpu": (9, 5)}, links)
+    return as_document(problem, "served", Provenance(), "served").instance()
+
+
 def models() -> Iterator[pyo.ConcreteModel]:
     """Models that have all families between them; one of a new module is added here."""
     for instance in (full_example(), example()):
@@ -113,6 +132,8 @@ def models() -> Iterator[pyo.ConcreteModel]:
             loads = MaxLoad(plans="chain", load=load, replicas=replicas)
             yield throughput_ip.build(instance, loads, symmetry=True)
     yield throughput_ip.build(on_servers(instance), MaxLoad(plans="convex", levels=2))
+    for form in ("as_published", "strengthened"):
+        yield helix.build(served(), ServingFlow(), form=form)
 
 
 @cache

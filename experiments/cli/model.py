@@ -136,7 +136,8 @@ def model_command(options: FormulationOptions) -> None:
     where = f"{options.write}: " if options.write is not None else ""
     said = ", ".join(f"{key}={value}" for key, value in given.items())
     title = f"{where}{name}{f' ({said})' if said else ''} of {instance.name}, {semantics.label}"
-    size = f"{rows} rows, {columns} columns; 1 unit of the objective is {unit_ns:.15g} ns"
+    unit = f"{unit_ns:.15g} ns" if semantics.unit == "ns" else semantics.text(int(unit_ns))
+    size = f"{rows} rows, {columns} columns; 1 unit of the objective is {unit}"
     output().print(f"{title}: {size}", soft_wrap=True)
     if explained is not None:
         print_explained(explained)

@@ -235,7 +235,7 @@ _held = partial(_may, memory_option)
 RULES: Mapping[str, object] = {
     "objective": _rule(
         Objective,
-        "What is minimized (max_context: tokens are maximized)",
+        "What is minimized (max_context, serving_flow: tokens, and tokens/s, are maximized)",
         show_default="the model's; else max_load if traced, makespan if not",
     ),
     "plans": _rule(PlanClass, "max_load, max_context: class of plans that are allowed"),
@@ -254,6 +254,7 @@ RULES: Mapping[str, object] = {
     "sharding": _rule(Sharding, "hybrid_pipeline: what is sharded over replicas"),
     "bubble": _rule(bool, "hybrid_pipeline: count filling and draining; only with --degrees one"),
     "at_most_ns": _rule(int, "max_context: limit on the load of a device", min=0),
+    "partial_inference": _rule(bool, "serving_flow: tokens may enter a machine within its range"),
     "memory": _held(
         MemoryRule, "Count the sum of a device's bytes, or the peak under the schedule"
     ),

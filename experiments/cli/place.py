@@ -46,7 +46,13 @@ from placegap.instances.files.document import Document, save_document, write_jso
 from placegap.instances.files.output_files import attempt, is_file, reserve_outputs, write_text
 from placegap.instances.files.plan_file import describe_plan, plan_object
 from placegap.instances.problem import Instance, Plan, Semantics
-from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
+from placegap.instances.problem.modules import (
+    Granularity,
+    holds_ranges,
+    is_expert,
+    row_of_layers,
+    with_granularity,
+)
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import is_traced
 from placegap.solvers.core.clock import USUAL_S
@@ -132,7 +138,7 @@ class PlaceOptions(ModelOptions, TimedOptions):
             metavar="KIND=FILE",
             help="Write the plan, or the best one that its format can express, for another tool:"
             " llamacpp, exllama, ollama, vllm, sglang, ktransformers, device_map, torchtitan,"
-            " megatron, pipelining, onnx, dnn-partitioning or csv. Repeatable.",
+            " megatron, pipelining, onnx, dnn-partitioning, csv or ranges. Repeatable.",
         ),
     ] = None
     granularity: Annotated[
@@ -248,6 +254,9 @@ def place_command(options: PlaceOptions) -> None:
     together = False
     if options.granularity is None and any(op.modes for op in fine.graph.ops):
         wanted = wanted._replace(whole="op")  # ops with modes are layers
+    if holds_ranges(fine, options.rules.objective):  # its layers are what there is to place
+        fine = row_of_layers(fine, options.rules.objective)
+        wanted = wanted._replace(whole="op")
     if wanted.whole == "experts" and not any(map(is_expert, fine.graph.ops)):
         wanted = wanted._replace(whole="layer")
     if wanted.exports:

@@ -258,10 +258,12 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
     # corpus on a cluster that ships, and its content is that of the plan, it is the instance; else
     # None.
     from placegap.experiments.running.sources import Source, is_known_cluster, is_named, load_source
+    from placegap.instances.problem.modules import row_of_layers
 
     layers = plan.semantics.has_modes
     if source is not None:
         instance = load_instance(replace(source, layers=layers))
+        instance = row_of_layers(instance, plan.semantics.objective)
         if plan.instance_hash not in ("", instance.content_hash):
             raise InputError(
                 f"the plan was made for other content of {plan.instance!r} than {source.model}"

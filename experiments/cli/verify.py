@@ -33,6 +33,7 @@ from placegap.experiments.show.place_report import (
 from placegap.experiments.show.rendering import output, print_json, print_line, spinner, warn
 from placegap.instances.files.plan_file import load_stated_plan
 from placegap.instances.problem import Instance, Plan, Semantics
+from placegap.instances.problem.modules import row_of_layers
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.clock import USUAL_S
 from placegap.solvers.core.result import Bound, describe_basis, gap_to
@@ -87,11 +88,13 @@ def verify_command(options: VerifyOptions) -> None:
     from placegap.experiments.running.placing import plan_file_at
     from placegap.instances.certificates.verification import verify
 
-    source = source_of(options)
+    source, file = source_of(options), None
     if options.plan_file is not None and options.rules.objective is None:
         file = plan_file_at(str(options.plan_file))
         source = replace(source, layers=file is not None and file.semantics.has_modes)
     instance = load_instance(source)
+    if file is not None:
+        instance = row_of_layers(instance, file.semantics.objective)
     if options.plan_file is None and options.certificate is None:
         raise InputError("name a plan to evaluate, or a certificate to check (--certificate)")
     certified = (
@@ -175,6 +178,8 @@ def _certificate_line(verdict: Verdict) -> str:
     if verdict.semantics is None or verdict.bound_ns is None:
         return f"the certificate does NOT hold: {verdict.reason}"
     bound = f"no plan is below {format_ns(verdict.bound_ns)} ({verdict.bound_ns} ns)"
+    if verdict.semantics.is_maximized:
+        bound = f"no plan is above {verdict.semantics.text(verdict.bound_ns)}"
     return f"the certificate holds: {bound}, {verdict.semantics.label} ({verdict.kind}, checked)"
 
 

@@ -28,6 +28,7 @@ from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
 from placegap.instances.files.plan_file import save_plan
 from placegap.instances.problem import Cluster, Graph, Instance, MemoryRule, Plan, Semantics
+from placegap.instances.problem.modules import row_of_layers
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.method import Limits
 from placegap.solvers.core.progress import Control
@@ -218,7 +219,7 @@ def solve(
         if rules != Rules():
             raise InputError("give either the semantics or single rules, not both")
         rules = Rules(**objective.model_dump())
-    instance = _instance(model, cluster, layers=rules.is_hybrid)
+    instance = row_of_layers(_instance(model, cluster, layers=rules.is_hybrid), rules.objective)
     from_file = None if start is None or isinstance(start, Plan) else plan_file_at(str(start))
     stated = None if from_file is None else from_file.semantics
     chosen = choose_semantics(rules, instance, method, params, stated=stated)

@@ -145,8 +145,8 @@ def check_format(kind: str, placed: Instance, semantics: Semantics, model: str) 
 
 
 def line_class(kind: str, semantics: Semantics) -> LineClass | None:
-    """Which lines a format can express; none for hybrid plans."""
-    return None if semantics.has_modes else EXPORTERS[kind].line
+    """Which lines a format can express; none for hybrid plans and ranges."""
+    return None if semantics.has_modes or semantics.holds_ranges else EXPORTERS[kind].line
 
 
 @dataclass(frozen=True)
@@ -440,7 +440,7 @@ def unusual_order(
     kind: str, text: str, instance: Instance, plan: Plan, semantics: Semantics
 ) -> list[str]:
     """A sentence where stages do not run on the first devices in order, if the text hides that."""
-    if kind not in IN_ORDER or VISIBLE in text:
+    if kind not in IN_ORDER or VISIBLE in text or semantics.holds_ranges:
         return []
     if semantics.has_modes:
         stages = dict(zip(plan.stage or (), plan.placement, strict=True))

@@ -348,7 +348,8 @@ def _as_progress(result: Result) -> Progress:
     """A result as progress; a plan of a finer instance has no value here."""
     if result.split is not None:
         return Progress()
-    return Progress(result.value, next(proven_by(result), None), result.method, result.plan)
+    bound, unit = next(proven_by(result), None), result.semantics.unit
+    return Progress(result.value, bound, result.method, result.plan, unit=unit)
 
 
 def given_plan(instance: Instance, semantics: Semantics, path: str) -> Result:

@@ -38,6 +38,7 @@ class Rules:
     sharding: str | None = None
     bubble: bool | None = None
     at_most_ns: int | None = None
+    partial_inference: bool | None = None
 
     @property
     def given(self) -> Mapping[str, object]:

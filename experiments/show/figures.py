@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from placegap.instances.problem import MOST_TOKENS, Semantics
+from placegap.instances.problem.flow_problem import UNITS
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.semantics import Unit
 
@@ -21,9 +22,11 @@ def format_ns(time_ns: int) -> str:
 
 
 def format_value(value: int, unit: Unit = "ns") -> str:
-    """A value or bound: a time, or a number of tokens."""
+    """A value or bound: a time, a number of tokens, or tokens per second."""
     if unit == "tokens":
         return "no limit" if value == MOST_TOKENS else f"{value:,} tokens"
+    if unit == "microtokens_per_s":
+        return f"{value / UNITS:,.3f} tokens/s"
     return format_ns(value)
 
 
@@ -31,6 +34,8 @@ def common_unit(values: Iterable[int], unit: Unit = "ns") -> tuple[str, int]:
     """One unit for all figures of a table: ms, unless all times are far smaller or larger."""
     if unit == "tokens":
         return "tokens", 1
+    if unit == "microtokens_per_s":
+        return "tokens/s", UNITS
     largest = max(values, default=0)
     if largest >= 10**12:
         return UNITS_NS[0]

@@ -39,7 +39,8 @@ def draw_plan(found: Anatomy) -> Figure:
     drawn = found.drawn
     bound = found.bound if found.semantics.unit == "ns" else None  # it stands on the time axis
     end_ns = max(1, drawn.end_ns, 0 if bound is None else bound.value)
-    scale, rows = Scale(end_ns, *common_unit([end_ns])), fold(found)
+    unit = common_unit([end_ns]) if drawn.unit == "ns" else (drawn.unit, 1)
+    scale, rows = Scale(end_ns, *unit), fold(found)
     figure = new_figure(WIDTH, min(MOST_HEIGHT, ROW * rows.height + 0.7 + 0.8))
     axis = figure.subplots(1, 1)
     shown = blocks(drawn, end_ns // FINEST)

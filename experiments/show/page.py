@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from placegap.experiments.show.anatomy import Anatomy
-from placegap.experiments.show.figures import format_ns, format_value
+from placegap.experiments.show.figures import format_value
 from placegap.experiments.show.memory_levels import Levels
 from placegap.experiments.show.timeline import (
     Block,
@@ -78,7 +78,7 @@ def _texts(found: Anatomy) -> dict[str, str]:
         "title": f"{instance.name}: {format_value(found.value, found.semantics.unit)}",
         "rules": f"{found.semantics.label}{by}",
         "meaning": f"{drawn.meaning[:1].upper()}{drawn.meaning[1:]}.{_as_blocks(found)}",
-        "time_label": f"Timeline, {scheduled}, {format_ns(drawn.end_ns)} in all. Arrow keys go"
+        "time_label": f"Timeline, {scheduled}, {drawn.text(drawn.end_ns)} in all. Arrow keys go"
         " from bar to bar; a table follows.",
         "memory_meaning": f"What each device holds {found.moments}: {found.held}. A red line is its"
         " limit, where it is near.",
@@ -191,9 +191,9 @@ def _block_rows(drawn: Timeline) -> list[tuple[str, ...]]:
         (
             drawn.rows[block.row],
             _block_name(block),
-            format_ns(block.start_ns),
-            format_ns(block.end_ns),
-            format_ns(block.end_ns - block.start_ns),
+            drawn.text(block.start_ns),
+            drawn.text(block.end_ns),
+            drawn.text(block.end_ns - block.start_ns),
         )
         for block in merged[:MOST_ROWS]
     ]
@@ -286,6 +286,7 @@ def page_data(found: Anatomy) -> dict[str, Any]:
         "end": drawn.end_ns,
         "bound": found.bound.value if found.bound and found.semantics.unit == "ns" else None,
         "timed": found.is_timed,
+        "unit": drawn.unit,
         "steps": max((levels[-1][0] for levels in found.memory), default=0) + 1,
         "labels": numbered,
         "ordered": labelled.by_layer,

@@ -335,7 +335,7 @@ def certificate_object(certificate: Certificate) -> dict[str, Any]:
 def certificate_line(certificate: Certificate) -> str:
     """How much of the bound a certificate proves, and what the rest relies on."""
     mine, printed = certificate.bound_ns, certificate.printed_bound_ns
-    line = f"{format_ns(mine)} ({certificate.proof.kind})"
+    line = f"{format_value(mine, certificate.semantics.unit)} ({certificate.proof.kind})"
     if printed is None:
         return f"{line}, the whole bound"
     basis = describe_basis("", certificate.printed_rests_on) or "a method"

@@ -11,6 +11,7 @@ const inOrder = D.ordered && D.labels.length > 8;
 const tint = k => inOrder ? `hsl(${Math.round(240 - 215 * k / (D.labels.length - 1))} 52% calc(${css("level")} + ${k % 2 ? 5 : -3}%))` : hue(k);
 
 function time(ns) {
+  if (D.unit !== "ns") return `${Math.round(ns)} ${D.unit}`;
   const units = [["s", 1e9], ["ms", 1e6], ["us", 1e3]];
   for (const [unit, size] of units) if (Math.abs(ns) >= size) return `${+(ns / size).toPrecision(4)} ${unit}`;
   return `${Math.round(ns)} ns`;

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.experiments.show.figures import format_ns
 from placegap.instances.problem import Graph, Instance, Plan, Schedule, Semantics
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.referee.loads import border_costs
@@ -135,6 +136,11 @@ class Timeline:
     end_ns: int
     meaning: str
     by_layer: bool = False
+    unit: str = "ns"  # of what bars last
+
+    def text(self, amount: int) -> str:
+        """How long something lasts."""
+        return format_ns(amount) if self.unit == "ns" else f"{amount} {self.unit}"
 
 
 def timeline(

@@ -137,7 +137,7 @@ def print_anatomy(console: Console, found: Anatomy) -> None:
         console.print("The plan is infeasible:")
         for violation in verdict.violations:
             print_line(f"- {violation}")
-    what = "value" if found.semantics.unit == "ns" else found.semantics.unit
+    what = "tokens" if found.semantics.unit == "tokens" else "value"
     if found.why:
         console.print()
         console.print(f"What limits the {what}", style="bold")

@@ -43,7 +43,7 @@ def vector(value: Any, length: int) -> list[int]:
     return [whole(number) for number in value]
 
 
-def digest(parts: dict[str, Any]) -> str:
+def digest(parts: dict[str, Any], throughputs: Any = None) -> str:
     """SHA-256 of devices, edges, links and ops as JSON, without defaults and kernels."""
     kept = {
         name: [
@@ -60,6 +60,8 @@ def digest(parts: dict[str, Any]) -> str:
         for name, rows in parts.items()
     }
     text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    if throughputs:
+        text = f'{text[:-1]},"throughputs":{json.dumps(throughputs)}}}'
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -315,7 +317,12 @@ def check(document: Any, certificate: Any, terms: type[Terms] = Terms) -> None:
         raise Rejected(f"it is malformed: {type(e).__name__} {str(e)[:60]!r}") from None
 
 
-def main(paths: list[str], judge: Callable[[Any, Any], None] = check, plans: str = "plan") -> int:
+def main(
+    paths: list[str],
+    judge: Callable[[Any, Any], None] = check,
+    plans: str = "plan is below",
+    unit: str = "ns",
+) -> int:
     """Print the verdict, and return the exit status: 0 if the certificate holds, else 1."""
     try:
         document, certificate = (json.loads(Path(path).read_bytes()) for path in paths)
@@ -324,7 +331,7 @@ def main(paths: list[str], judge: Callable[[Any, Any], None] = check, plans: str
         print(f"{paths[-1:]}: does not hold: {error}")
         return 1
     bound = certificate["bound_ns"]
-    print(f"{paths[-1]}: no {plans} is below {bound} ns, by a proof that was checked")
+    print(f"{paths[-1]}: no {plans} {bound} {unit}, by a proof that was checked")
     return 0
 
 

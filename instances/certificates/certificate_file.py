@@ -10,6 +10,7 @@ from pydantic import Field
 
 from placegap.instances.certificates import (
     certificate_checker,
+    certificate_flow,
     certificate_hybrid,
     certificate_ideals,
 )
@@ -140,6 +141,16 @@ class StagesProof(InstancePart):
     kind: Literal["stages"] = "stages"
 
 
+class PricesProof(InstancePart):
+    """Prices of machines, by which all layers cost more than these pay (serving_flow)."""
+
+    kind: Literal["prices"] = "prices"
+    #: Units of the bound in which throughputs are counted, rounded up.
+    grid: Number
+    #: Of the machines in the order of the cluster's devices.
+    prices: tuple[Number, ...]
+
+
 Proof = Annotated[
     PathProof
     | LongestProof
@@ -148,7 +159,8 @@ Proof = Annotated[
     | ChainProof
     | LayersProof
     | IdealsProof
-    | StagesProof,
+    | StagesProof
+    | PricesProof,
     Field(discriminator="kind"),
 ]
 
@@ -162,7 +174,7 @@ class Certificate(InstancePart):
     instance: str
     instance_hash: str
     semantics: StatedSemantics
-    #: What the proof proves.
+    #: What the proof proves; of serving_flow in millionths of a token per second, at most.
     bound_ns: Count
     proof: Proof
     #: A higher bound that was found too, proved by `printed_rests_on`; nothing checks it.
@@ -200,7 +212,11 @@ def check_content(document: Any, certificate: Any, tick: Callable[[], None] = la
     """Let the checker of its kind judge a certificate; `tick` may raise to end a long check."""
     proof = certificate.get("proof") if isinstance(certificate, dict) else None
     kind = proof.get("kind") if isinstance(proof, dict) else None
-    own = {"ideals": certificate_ideals.check, "stages": certificate_hybrid.check}
+    own = {
+        "ideals": certificate_ideals.check,
+        "stages": certificate_hybrid.check,
+        "prices": certificate_flow.check,
+    }
     if judge := own.get(str(kind)):
         judge(document, certificate, tick)
     else:

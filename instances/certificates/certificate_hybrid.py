@@ -368,4 +368,4 @@ def check(document: Any, certificate: Any, tick: Callable[[], None] = lambda: No
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], check, "hybrid plan"))
+    sys.exit(main(sys.argv[1:], check, "hybrid plan is below"))

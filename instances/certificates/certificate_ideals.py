@@ -217,4 +217,4 @@ def check(document: Any, certificate: Any, tick: Callable[[], None] = lambda: No
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], check, "chain"))
+    sys.exit(main(sys.argv[1:], check, "chain is below"))

@@ -23,6 +23,7 @@ from placegap.instances.exporters.lines import (
 )
 from placegap.instances.exporters.modules import layer_list, write_device_map, write_op_table
 from placegap.instances.exporters.onnx import annotate
+from placegap.instances.exporters.rows import KINDS, write_rows
 from placegap.instances.exporters.stages import (
     refuse_several_stages,
     write_megatron,
@@ -67,6 +68,7 @@ EXPORTERS: Mapping[str, Exporter] = {
     "onnx": Exporter(None, annotate=annotate),
     "dnn-partitioning": Exporter(write_split),
     "csv": Exporter(write_op_table),
+    "ranges": Exporter(None),  # of plans of serving_flow alone (`write_rows`)
 }
 
 
@@ -78,6 +80,8 @@ def export_plan(kind: str, instance: Instance, plan: Plan, semantics: Semantics)
     """The content of the file of one kind, which is no copy of the model's."""
     exporter = find_exporter(kind)
     write = exporter.write
+    if semantics.holds_ranges:
+        write = partial(write_rows, kind)
     if write is None:
         raise InputError("the plan goes into a copy of the model's own file", f"export {kind}")
     try:
@@ -101,6 +105,13 @@ def check_export(kind: str, instance: Instance, semantics: Semantics) -> None:
                     f" {', '.join(SETTINGS)}, or write the plan (-o FILE)"
                 )
             read_layers(instance)
+            return
+        if semantics.holds_ranges or kind == "ranges":
+            if kind not in KINDS or not semantics.holds_ranges:
+                raise InputError(
+                    f"ranges of serving_flow are written as {', '.join(KINDS)}, and no other plan"
+                    " as ranges; or write the plan (-o FILE)"
+                )
             return
         if exporter.whole_layers and not any(layer_of(instance.graph)):
             raise InputError(

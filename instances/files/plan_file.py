@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import Field, model_validator
 
@@ -25,6 +25,7 @@ from placegap.instances.problem import (
     Transfer,
 )
 from placegap.instances.problem.integers import LARGEST_SUM
+from placegap.instances.problem.semantics import Unit
 from placegap.instances.reading.errors import InputError, as_input_error, instead_of
 from placegap.instances.reading.input_files import refuse_other
 from placegap.instances.referee.channels import channel_name, num_channels
@@ -87,7 +88,7 @@ def _counts_tokens(raw: dict[str, Any]) -> bool:
 
 
 def _check_unit(part: InstancePart, rules: Semantics, quantity: str) -> None:
-    for name in (f"{quantity}_ns", f"{quantity}_tokens"):
+    for name in (f"{quantity}_{unit}" for unit in get_args(Unit)):
         if name != rules.key(quantity) and getattr(part, name) is not None:
             raise ValueError(f"{name} means nothing under {rules.objective}")
 
@@ -104,6 +105,8 @@ class StoredBound(InstancePart):
     bound_ns: Value | None = None
     #: In place of a time, where the value is a number of tokens.
     bound_tokens: Value | None = None
+    #: The same, of tokens per second, in millionths.
+    bound_microtokens_per_s: Value | None = None
     #: The method behind it.
     bound_origin: str = ""
     #: What it rests on: ``proof``, or the name and version of a solver.
@@ -164,6 +167,8 @@ class PlanFile(InstancePart):
     value_ns: Value | None = None
     #: In place of a time, where that is a number of tokens.
     value_tokens: Value | None = None
+    #: The same, of tokens per second, in millionths.
+    value_microtokens_per_s: Value | None = None
     #: What no plan is said to be below; a claim: no result relies on it.
     bound: StoredBound | None = None
     #: makespan: when everything is said to happen; checked as well. Simulating the plan decides its
@@ -280,6 +285,7 @@ def describe_plan(
     stages = None
     if plan.tensor is not None:
         stages = _name_stages(instance, plan, plan.tensor)
+    worth: dict[str, Any] = {semantics.key("value"): value}
     return PlanFile(
         instance=instance.name,
         instance_hash=instance.content_hash,
@@ -299,9 +305,8 @@ def describe_plan(
             else dict(zip(ops, plan.stage, strict=True))
         ),
         stages=stages,
-        value_ns=value if semantics.unit == "ns" else None,
-        value_tokens=value if semantics.unit == "tokens" else None,
         times=None if times is None else _name_times(instance, semantics, times),
+        **worth,
     )
 
 

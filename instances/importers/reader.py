@@ -9,11 +9,14 @@ from typing import Any
 from placegap.instances.files.document import Document, parse_document, parse_json
 from placegap.instances.files.plan_file import is_plan
 from placegap.instances.importers.dnn_partitioning import is_dnn_partitioning, load_dnn_partitioning
+from placegap.instances.importers.helix import is_helix, load_helix_model
 from placegap.instances.importers.moirai_workbook import is_workbook, load_moirai_workbook
 from placegap.instances.importers.piper import is_piper, load_piper
+from placegap.instances.importers.serving import is_serving, load_serving
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import kind_of, read_content, read_head
 from placegap.instances.reading.time_unit import TimeUnit
+from placegap.instances.reading.yaml_file import read_yaml
 
 KINDS = "placegap JSON, dnn-partitioning JSON, Piper JSON, Moirai workbook (.xls, .xlsx), ONNX"
 
@@ -80,9 +83,16 @@ def load_model(
         raise InputError("is a zipped ONNX file; unzip it", path)
     if is_workbook(data):
         return load_moirai_workbook(path, time_unit or "ms")
+    if is_helix(data):
+        _refuse_unit(time_unit, "states tokens per second", path)
+        return load_helix_model(path)
     if _is_json(data, path):
         return _read_json_model(parse_json(data, path), path, time_unit)
     if Path(path).suffix in (".yaml", ".yml"):
+        raw = read_yaml(path)
+        if is_serving(raw):
+            _refuse_unit(time_unit, "states tokens per second", path)
+            return load_serving(raw, path)
         raise InputError(f"is YAML: a cluster (--cluster) or a study; a model is {KINDS}", path)
     raise InputError(f"is of no kind that placegap reads: {KINDS}", path)
 

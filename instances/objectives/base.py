@@ -18,7 +18,7 @@ Channels = Literal["free", "link", "port", "half_duplex"]
 PlanClass = Literal["any", "convex", "chain"]
 LoadRule = Literal["add", "overlap"]
 MemoryRule = Literal["sum", "peak"]
-Unit = Literal["ns", "tokens"]
+Unit = Literal["ns", "tokens", "microtokens_per_s"]
 
 PLAN_CLASSES: tuple[PlanClass, ...] = ("chain", "convex", "any")
 """Each class is contained in all that follow it."""
@@ -52,6 +52,8 @@ class Semantics(BaseModel):
     has_stages: ClassVar[bool] = False
     #: Whether some device of a cluster may be a host.
     allows_hosts: ClassVar[bool] = True
+    #: Whether devices hold ranges of layers, and a layer may be on several of them.
+    holds_ranges: ClassVar[bool] = False
     #: Whether colocated ops may be on different hosts.
     pools_hosts: ClassVar[bool] = False
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from placegap.instances.problem.graph_index import GraphIndex, index_graph
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.op import Edge, Op
-from placegap.instances.problem.part import InstancePart, Name, Provenance, twice
+from placegap.instances.problem.part import InstancePart, Name, Positive, Provenance, twice
 
 
 class Graph(InstancePart):
@@ -28,6 +28,15 @@ class Graph(InstancePart):
     ops: Annotated[tuple[Op, ...], Field(min_length=1)]
     edges: tuple[Edge, ...] = ()
     provenance: Provenance = Provenance()
+    #: serving_flow: millionths of a token per second that a device of each kind passes when it
+    #: holds 1, 2, .. of the ops; it can hold no more. Without them they follow from the ops' times.
+    throughputs: dict[Name, tuple[Positive, ...]] = Field(default_factory=dict)
+
+    @property
+    def tokens_per_pass(self) -> int:
+        """Tokens that one pass makes: one of each sequence of a traced batch."""
+        batch = self.provenance.parameters.get("batch")
+        return batch if isinstance(batch, int) and not self.throughputs else 1
 
     @cached_property
     def op_index(self) -> dict[str, int]:

@@ -16,6 +16,7 @@ from pydantic import model_validator
 
 from placegap.instances.problem.arrays import Arrays, MemoryArrays, derive_arrays, derive_memory
 from placegap.instances.problem.cluster import Cluster, Device
+from placegap.instances.problem.flow_problem import FlowProblem, derive_problem
 from placegap.instances.problem.graph import Graph
 from placegap.instances.problem.links import Group
 from placegap.instances.problem.part import Count, InstancePart, Name
@@ -109,6 +110,11 @@ class Instance(InstancePart):
     def memory_arrays(self) -> MemoryArrays:
         """Integer arrays for the memory rule `peak`, built once."""
         return derive_memory(self.graph, self.arrays.backward)
+
+    @cached_property
+    def flow_problem(self) -> FlowProblem:
+        """What serving_flow reads of it, derived once."""
+        return derive_problem(self.graph, self.cluster, self.arrays)
 
     @cached_property
     def content_hash(self) -> str:
@@ -220,4 +226,5 @@ def _hashed_text(graph: Graph, cluster: Cluster) -> Iterator[str]:
             if row:
                 yield comma + row
                 comma = ","
-    yield f'],"ops":{listed(graph.ops)}}}'
+    tables = f',"throughputs":{json.dumps(graph.throughputs)}' if graph.throughputs else ""
+    yield f'],"ops":{listed(graph.ops)}{tables}}}'

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
+from placegap.instances.objectives.base import BY_OBJECTIVE
 from placegap.instances.problem.graph import Graph
 from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.problem.instance import Instance
@@ -98,6 +99,20 @@ def with_granularity(
         for op, at in zip(graph.ops, group, strict=True)
     )
     return instance.with_graph(graph.model_copy(update={"ops": ops}))
+
+
+def holds_ranges(instance: Instance, objective: str | None = None) -> bool:
+    """Whether the objective, or the instance's own, is of ranges of layers."""
+    own = None if instance.semantics is None else instance.semantics.objective
+    rules = BY_OBJECTIVE.get(objective or own or "")
+    return rules is not None and rules.holds_ranges
+
+
+def row_of_layers(instance: Instance, objective: str | None = None) -> Instance:
+    """The instance with whole layers, where `holds_ranges` and its ops name their modules."""
+    if not holds_ranges(instance, objective) or not any(layer_of(instance.graph)):
+        return instance
+    return with_granularity(instance, "layer", join_ends=True)
 
 
 def feeders(instance: Instance, wholes: Sequence[str | None]) -> dict[int, int]:

@@ -47,6 +47,7 @@ from placegap.instances.objectives.hybrid.rules import (
     Sharding,
 )
 from placegap.instances.objectives.context.rules import MOST_TOKENS, MaxContext
+from placegap.instances.objectives.flow.rules import ServingFlow
 # isort: on
 
 __all__ = [
@@ -76,6 +77,7 @@ __all__ = [
     "Recompute",
     "Semantics",
     "Sending",
+    "ServingFlow",
     "Sharding",
     "StatedSemantics",
     "TaggedSemantics",

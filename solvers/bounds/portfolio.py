@@ -110,7 +110,8 @@ def _all_bounds(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
         yield from bounds(task, known, clock)
     left_s = clock.left_s
     if left_s is None or left_s > 0:
-        yield method_bound(task, Bound(0, ""), MOST_METHOD_S if left_s is None else left_s)
+        nothing = known if task.semantics.is_maximized else Bound(0, "")
+        yield method_bound(task, nothing, MOST_METHOD_S if left_s is None else left_s)
 
 
 def makespan_bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterator[Bound]:

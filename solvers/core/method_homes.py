@@ -23,6 +23,8 @@ HOMES = {
     "latency": Home("latency.latency"),
     "cp-sat": Home("models.cp_sat"),
     "decomposition": Home("decomposition.decomposition"),
+    "helix": Home("models.milps"),
+    "serving-flow": Home("serving_flow.search"),
     "noncontiguous": Home("noncontiguous.noncontiguous"),
     "single-device": Home(
         "placers.baselines",
@@ -91,9 +93,15 @@ HOMES = {
     "parallax": Home("placers.serving_fits"),
     "m-topo-fill": Home("placers.celeritas"),
     "repeated-layers": Home("repeated_layers.repeated_layers"),
+    "petals": Home("serving_flow.rules"),
+    "swarm": Home("serving_flow.rules"),
+    "flow-row": Home("serving_flow.search"),
+    "flow-blocks": Home("serving_flow.search"),
+    "flow-moves": Home("serving_flow.search"),
     "getf-lp": Home("models.lp_bounds"),
     "m-sct-lp": Home("models.lp_bounds"),
     "archer-combinatorial": Home("models.archer"),
+    "flow-prices": Home("serving_flow.search"),
 }
 
 if has_research():

@@ -24,7 +24,7 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.starts import best_start, placers
 
 METHOD_OF = {
-    **{name: name for name in ("moirai", "pesto")},
+    **{name: name for name in ("moirai", "pesto", "helix")},
     **{name: name.replace("_", "-") for name in ("throughput_ip", "latency_ip")},
     **{"archer": "archer-exact", "getf": "getf-lp", "m_sct": "m-sct-lp"},
 }
@@ -67,10 +67,10 @@ class Explained:
 
     @property
     def integrality_gap(self) -> float | None:
-        """(value - LP) / value: at most this where the value is no proven optimum."""
+        """(value - LP) / value, or over the LP's where that is larger; less where not optimal."""
         if self.lp_ns is None or not self.value_ns:
             return None
-        gap = (self.value_ns - self.lp_ns) / self.value_ns
+        gap = abs(self.value_ns - self.lp_ns) / max(self.value_ns, self.lp_ns)
         return gap if gap > TOLERANCE else 0.0
 
 
@@ -127,7 +127,8 @@ def explain_model(
         components += (Component(ADDED, "", "", before[ADDED], after[ADDED]),)
     relaxed = solve_model(model, task.limits, relax=True)
     unit_ns = float(pyo.value(model.unit_ns))
-    lp_ns = None if relaxed.objective is None else relaxed.objective * unit_ns
+    sign = task.semantics.cost(1)  # models are minimized
+    lp_ns = None if relaxed.objective is None else sign * relaxed.objective * unit_ns
     value_ns, by = recorded_ns, "recorded in the corpus"
     if value_ns is None:
         start = best_start(task, placers(task))

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from placegap.formulations import moirai, pesto, throughput_ip
+from placegap.formulations import helix, moirai, pesto, throughput_ip
 from placegap.formulations.shared.times import granularity_ns
-from placegap.instances.problem import Loads, Makespan, MaxLoad
+from placegap.instances.problem import Loads, Makespan, MaxLoad, ServingFlow
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan
 from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
@@ -99,6 +99,58 @@ def run_moirai(task: Task[Makespan], params: MoiraiParams) -> Outcome:
     )
     said = f"with a big-M of 100,000 the model proves nothing{own}"
     return replace(found, bound=None, message="; ".join(filter(None, [said, found.message])))
+
+
+class HelixParams(MipParams):
+    #: The model: strengthened, a relaxation, or as_published.
+    form: helix.Form = "strengthened"
+
+
+def helix_applies(task: Task[ServingFlow], params: HelixParams) -> str | None:
+    """Why the semantics or the size is out of reach, or None."""
+    reason = helix.why_not(task.semantics)
+    if reason is not None:
+        return f"its model {reason}"
+    return why_too_many_rows(helix.count_rows(task.instance, params.form), params.form)
+
+
+def helix_formulation(task: Task[ServingFlow], params: HelixParams) -> Formulation:
+    """What the runner needs."""
+    instance = task.instance
+    return Formulation(
+        name="helix",
+        starts=(),
+        granularity_ns=1,
+        build=lambda start: helix.build(
+            instance,
+            task.semantics,
+            form=params.form,
+            most_flow=instance.flow_problem.work_bound,
+            remove_redundant=True,
+        ),
+        warm_start=lambda model, plan: helix.warm_start(model, instance, plan),
+        extract=lambda model: helix.extract(model, instance, check=False),
+    )
+
+
+@method(
+    "helix",
+    objectives=("serving_flow",),
+    claim="exact",
+    cites="Mei et al. 2025 (Helix)",
+    scope="serving_flow without partial inference",
+    solver="HiGHS",
+    applies=helix_applies,
+    formulation=helix_formulation,
+    packages=MIP,
+)
+def run_helix(task: Task[ServingFlow], params: HelixParams) -> Outcome:
+    """MILP over ranges of layers; `form=as_published`, or `strengthened` by counting per kind.
+
+    Strengthened, machines of a kind are not told apart and links do not limit the flow: its bound
+    holds, and its plan may pass less over links than the model says.
+    """
+    return run_mip(task, helix_formulation(task, params), params.solver)
 
 
 class PestoParams(MipParams, ExactParams):

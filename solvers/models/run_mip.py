@@ -11,6 +11,7 @@ from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.back_ends import SolverName, label, require, solve_model, word
 from placegap.solvers.core.back_ends.outcome import (
+    BOUND_MARGIN,
     Ending,
     MipOutcome,
     Watch,
@@ -58,7 +59,7 @@ def run_mip(
         built_s = clock.spent_s
         found, plan = _search(model, task, formulation, solver, start, clock)
         build_s = built_s - started_s + found.hand_off_s
-        bound = bound_ns(found.dual_bound, model.unit_ns.value, formulation.granularity_ns)
+        bound = _bound(task, found.dual_bound, model.unit_ns.value, formulation.granularity_ns)
     except KeyboardInterrupt:  # the solver itself returns what it has
         found = MipOutcome("interrupted")
     except MemoryError:
@@ -69,11 +70,11 @@ def run_mip(
         proven = no_plan(said)
     if plan is not None:
         verdict = evaluate(task.instance, plan, task.semantics)
-        if not verdict.feasible or verdict.value_ns is None:
+        if not verdict.feasible or verdict.value is None:
             reasons = "; ".join(str(violation) for violation in verdict.violations[:3])
             faults.append(f"has an infeasible plan: {reasons}")
-        elif is_better(verdict.value_ns, start and start.value):
-            best = Start(plan, verdict.value_ns)
+        elif is_better(verdict.value, start and start.value, task.semantics):
+            best = Start(plan, verdict.value)
     faults += filter(None, [refutation(proven, best and best.value, task.semantics)])
     ending: Ending | Literal["fault"] = "fault" if faults else found.ending
     if faults:
@@ -145,6 +146,14 @@ def _search(
             formulation.warm_start(model, start.plan)
 
 
+def _bound(task: Task, dual_bound: float | None, unit_ns: float, granularity_ns: int) -> int | None:
+    """The dual bound in the unit of the rules, on the safe side."""
+    if dual_bound is None or not task.semantics.is_maximized:
+        return bound_ns(dual_bound, unit_ns, granularity_ns)
+    margin = BOUND_MARGIN * max(1.0, abs(dual_bound))
+    return math.floor((margin - dual_bound) * unit_ns)  # what is minimized is the value, negated
+
+
 def _watch(model: pyo.ConcreteModel, task: Task, formulation: Formulation) -> Watch | None:
     """A callback that reports the running solver's value and bound; None without a listener."""
     if not has_listener(task.instance, task.semantics):
@@ -153,9 +162,10 @@ def _watch(model: pyo.ConcreteModel, task: Task, formulation: Formulation) -> Wa
     on_progress = reporter(task.instance, task.semantics, formulation.name)
 
     def watch(objective: float, dual_bound: float) -> None:
-        value = round(objective * unit_ns) if math.isfinite(objective) else None
+        is_known = math.isfinite(objective)
+        value = task.semantics.cost(round(objective * unit_ns)) if is_known else None
         known = dual_bound if math.isfinite(dual_bound) else None
-        on_progress(value, bound_ns(known, unit_ns, formulation.granularity_ns))
+        on_progress(value, _bound(task, known, unit_ns, formulation.granularity_ns))
 
     return watch
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -12,7 +13,17 @@ from pydantic import Field
 from placegap.instances.files.document import read_json
 from placegap.instances.files.plan_file import is_plan, load_plan
 from placegap.instances.importers.dnn_partitioning import load_split
-from placegap.instances.problem import OBJECTIVES, Instance, Makespan, MaxLoad, Objective, Plan
+from placegap.instances.importers.helix import load_ranges
+from placegap.instances.objectives.flow.referee import plan_of
+from placegap.instances.problem import (
+    OBJECTIVES,
+    Instance,
+    Makespan,
+    MaxLoad,
+    Objective,
+    Plan,
+    ServingFlow,
+)
 from placegap.instances.problem.device_classes import Classes, classes_of
 from placegap.instances.problem.graph_index import numbered
 from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
@@ -168,6 +179,10 @@ def expert(task: Task, params: ExpertParams) -> Outcome:
     Deviations: a plan that violates memory or support is refused; the authors' program only warns.
     """
     assert params.path is not None
+    if isinstance(task.semantics, ServingFlow) and Path(params.path).suffix in (".sol", ".ini"):
+        ranges = load_ranges(params.path, task.instance.flow_problem)
+        plan = plan_of(task.instance, ranges)
+        return Outcome(plan, message="" if plan else "its plan leaves out a layer")
     if not _is_plan_file(params.path):
         return Outcome(load_split(task.instance, params.path))
     plan, semantics = load_plan(task.instance, params.path)

@@ -57,6 +57,7 @@ class JudgedKnown(Known):
 
     def __post_init__(self) -> None:
         self.rules, self.gap = self.task.semantics, self.task.limits.gap
+        super().forget_bound()  # what is maximized may be larger than 0
         #: notes, messages: How steps have failed, and the final messages of those that have not,
         #: by method.
         self.notes: dict[str, str] = {}

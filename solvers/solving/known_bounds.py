@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from placegap.instances.corpus.corpus import known_of
 from placegap.instances.files.plan_file import StoredBound
@@ -116,13 +116,13 @@ def bound_to_store(result: Result) -> StoredBound | None:
     """What a plan file keeps of a result's bound."""
     if result.bound_value is None:
         return None
+    stated: dict[str, Any] = {result.semantics.key("bound"): result.bound_value}
     return StoredBound(
-        bound_ns=result.bound_ns,
-        bound_tokens=result.bound_tokens,
         bound_origin=result.bound_origin or result.method,
         rests_on=result.rests_on,
         semantics=result.semantics.with_plans(result.bound_class),
         content_hash=result.instance_hash,
+        **stated,
     )
 
 

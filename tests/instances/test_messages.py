@@ -443,7 +443,8 @@ PROBLEMS = [
                 "semantics",
                 {"objective": "makspan"},
                 "semantics.objective: must be 'makespan', 'max_load', 'max_load_fwd_bwd',"
-                " 'latency_subgraphs', 'pipeline_iteration', 'hybrid_pipeline' or 'max_context'"
+                " 'latency_subgraphs', 'pipeline_iteration', 'hybrid_pipeline', 'max_context' or"
+                " 'serving_flow'"
                 " (got 'makspan'); did you mean 'makespan'?",
             ),
             (

@@ -185,6 +185,7 @@ def furnish(folder: Path) -> None:
     _save_onnx(folder / "model.onnx")
     for name in ("bert32a100.json", "resnet.json"):
         write_json(good_piper(), folder / name)
+    (folder / "serving.yaml").write_text(yaml_blocks("docs/serving.md")[0])
     (folder / "c64.yaml").write_text(yaml_blocks("docs/pipelines.md")[0])
     rows = ["op,device,batch,time_us,memory_bytes"]
     for op in example().graph.ops:

@@ -31,6 +31,7 @@ from placegap.instances.certificates.certificate_file import (
     LongestProof,
     MachinePrices,
     PathProof,
+    PricesProof,
     Proof,
     SectionArc,
     StagesProof,
@@ -42,7 +43,14 @@ from placegap.instances.certificates.certificate_file import (
 from placegap.instances.certificates.certificate_hybrid import HybridLayers, plan_within
 from placegap.instances.certificates.certificate_ideals import IdealBlocks, chain_within
 from placegap.instances.certificates.certificate_layers import LayerTerms
-from placegap.instances.problem import HybridPipeline, Instance, Loads, Makespan, Semantics
+from placegap.instances.problem import (
+    HybridPipeline,
+    Instance,
+    Loads,
+    Makespan,
+    Semantics,
+    ServingFlow,
+)
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.bounds.certificates.section_lp import (
@@ -232,11 +240,29 @@ def _certify_stages(
     return certificate_of(instance, semantics, proven, StagesProof()) if proven else None
 
 
+def _certify_flow(
+    instance: Instance, semantics: ServingFlow, clock: Clock, target: float
+) -> Certificate | None:
+    """What prices of machines prove, down to the target: no plan passes more."""
+    from placegap.solvers.bounds.flow_prices import PriceSearch
+
+    search = PriceSearch(instance.flow_problem, clock)
+    with suppress(LimitReached):
+        for _ in search.prove(0 if target == math.inf else int(target) - 1):
+            pass
+    best = search.best
+    if best is None:
+        return None
+    proof = PricesProof(grid=best.grid, prices=best.prices)
+    return certificate_of(instance, semantics, best.bound, proof)
+
+
 # By objective, where certificates can be checked.
 WRITERS: Mapping[str, Callable[..., Certificate | None]] = {
     "makespan": partial(_certify_times, more_proofs=_pass_proofs),
     "max_load": partial(_certify_times, more_proofs=_load_proofs),
     "hybrid": _certify_stages,
+    "flow": _certify_flow,
 }
 
 

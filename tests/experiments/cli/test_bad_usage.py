@@ -58,7 +58,7 @@ CASES = [
     ("place vgg19 --gap 5", "--gap is a share, from 0 to below 1: 5 % is 0.05 (got 5)"),
     ("place vgg19 --seed -1", "'--seed': must be greater than or equal to 0 (got '-1')"),
     ("place vgg19 --objective latency", "did you mean 'makespan', the latency of one request?"),
-    ("place vgg19 --objective throughput", "did you mean 'max_load', the time per sample of a"),
+    ("place vgg19 --objective throughput", "mean 'max_load', the time per sample of a"),
     (
         "place diamond.json --method moirai --param from=published",
         "fields: start (bool), solver (str), form (verbatim, as_published,"

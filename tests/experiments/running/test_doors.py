@@ -11,7 +11,7 @@ import placegap
 from placegap.experiments.cli import main
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.runs import stated
-from placegap.instances import Cache, Document, Instance, Plan, Semantics, example, load_model
+from placegap.instances import Cache, Document, Edge, Instance, Plan, Semantics, example, load_model
 from placegap.instances.files.plan_file import describe_plan, load_plan, plan_object
 from placegap.instances.problem import (
     BY_OBJECTIVE,
@@ -37,16 +37,17 @@ tables:
 
 
 def cached() -> Instance:
-    """The diamond with a cache of each op, and room for 20 tokens: what every objective needs."""
+    """Four ops in a row with caches, and room for 20 tokens: what every objective needs."""
     ops = tuple(
         op.model_copy(update={"caches": (Cache(token_bytes=1),)}) for op in example().graph.ops
     )
+    edges = (*example().graph.edges, Edge(producer="op2", consumer="op3", bytes=1))
     devices = tuple(
         device.model_copy(update={"memory_bytes": 80}) for device in example().cluster.devices
     )
     return example().model_copy(
         update={
-            "graph": example().graph.model_copy(update={"ops": ops}),
+            "graph": example().graph.model_copy(update={"ops": ops, "edges": edges}),
             "cluster": example().cluster.model_copy(update={"devices": devices}),
         }
     )

@@ -8,9 +8,17 @@ from placegap.instances import MaxLoad
 from placegap.instances.problem import BY_OBJECTIVE
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.objective import ObjectiveSolvers, solvers_of
-from placegap.solvers.objectives import calls, context, hybrid, iteration, makespan, max_load
+from placegap.solvers.objectives import calls, context, flow, hybrid, iteration, makespan, max_load
 
-MODULES: tuple[ObjectiveSolvers, ...] = (calls, context, hybrid, iteration, makespan, max_load)
+MODULES: tuple[ObjectiveSolvers, ...] = (
+    calls,
+    context,
+    flow,
+    hybrid,
+    iteration,
+    makespan,
+    max_load,
+)
 """mypy checks that each has the functions of the protocol."""
 
 

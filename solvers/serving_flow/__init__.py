@@ -1,0 +1,1 @@
+"""Bounds and plans of serving_flow."""
