@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TORCH_BIN := .venv-torch/bin
 # published.yaml and scoring.yaml beside a paper's studies are its numbers, and how ours are scored.
-OUR_STUDIES := $(patsubst %,experiments/ours/%.yaml,corpus formulations memory moirai-forms)
+OUR_STUDIES := $(patsubst %,experiments/ours/%.yaml,corpus formulations memory moirai-forms serving)
 OUR_SWEEPS := congestion sensitivity scaling
 PAPER_STUDIES := $(filter-out %/published.yaml %/scoring.yaml,$(sort $(wildcard experiments/papers/*/*.yaml)))
 TORCH_TESTS = $(shell grep -rl "mark.torch" tests --include="test_*.py")

@@ -47,14 +47,14 @@ POWER = (40.0, 20.0, 10.0)
 MOVES_PER_BLOCK, LONGER, MOST_PER_BLOCK = 10_000, 4, 40_000
 
 
-class Chain(NamedTuple):
+class DeviceChain(NamedTuple):
     """What keeps plans chains: arcs between the blocks, and the place of each device, (K,)."""
 
     arcs: ArcLists
     place: Ints
 
 
-def chain_of(arcs: ArcLists, device: Ints, num_devices: int) -> Chain:
+def chain_of(arcs: ArcLists, device: Ints, num_devices: int) -> DeviceChain:
     """The order of a chain's devices, those without blocks last."""
     tail = np.repeat(device, np.diff(arcs.succ_ptr))
     pairs = np.unique(np.stack([tail, device[arcs.succ]], axis=1), axis=0)
@@ -65,10 +65,10 @@ def chain_of(arcs: ArcLists, device: Ints, num_devices: int) -> Chain:
     place = np.full(num_devices, num_devices)
     place[order] = np.arange(len(order))
     place[place == num_devices] = np.arange(len(order), num_devices)
-    return Chain(arcs, place)
+    return DeviceChain(arcs, place)
 
 
-class Run(NamedTuple):
+class AnnealingRun(NamedTuple):
     """Moves, first temperature and first p of an annealing run."""
 
     moves: int
@@ -76,13 +76,13 @@ class Run(NamedTuple):
     power: float
 
 
-def longer_runs(first: int, num_blocks: int) -> Iterator[Run]:
+def longer_runs(first: int, num_blocks: int) -> Iterator[AnnealingRun]:
     """Runs without end, of at most `first` moves in the first cycle of temperatures."""
     first = min(first, MOVES_PER_BLOCK * num_blocks)
     most = max(first, MOST_PER_BLOCK * num_blocks)
     for kick in count():
         moves = min(first * LONGER ** min(kick // len(HEAT), 20), most)
-        yield Run(moves, HEAT[kick % len(HEAT)], POWER[kick % len(POWER)])
+        yield AnnealingRun(moves, HEAT[kick % len(HEAT)], POWER[kick % len(POWER)])
 
 
 class _Data(NamedTuple):
@@ -93,7 +93,7 @@ class _Data(NamedTuple):
     size_bytes: Ints
     memory_bytes: Ints
     pins: NetLists
-    chain: Chain  # without arcs where plans are of any kind
+    chain: DeviceChain  # without arcs where plans are of any kind
 
 
 class _State(NamedTuple):
@@ -131,7 +131,7 @@ def anneal(
     power: float = 20.0,
     clock: Clock | None = None,
     doublings: int = 6,
-    chain: Chain | None = None,
+    chain: DeviceChain | None = None,
 ) -> Ints:
     """The best plan found, never heavier than the start; with `chain`, a chain as the start is."""
     # The start must be feasible, and all plans stay so. The temperature falls from `hot`, relative
@@ -145,7 +145,7 @@ def anneal(
     if chain is None:
         none, ptr = np.zeros(0, np.int64), np.zeros(b + 1, np.int64)
         arcs = ArcLists(ptr, none, ptr[:-1], ptr, none, ptr[:-1])
-        chain = Chain(arcs, np.zeros(problem.num_devices, np.int64))
+        chain = DeviceChain(arcs, np.zeros(problem.num_devices, np.int64))
     data = _Data(problem.overlap, problem.time_ns, *sizes, nets.lists, chain)
     held = sum_by(device, problem.size_bytes, problem.num_devices)
     state = _State(
@@ -231,7 +231,7 @@ def _anneal(
 
 
 @kernel(nogil=True, allocates=False)
-def _is_chain(chain: Chain, device: Ints, group: Ints) -> bool:
+def _is_chain(chain: DeviceChain, device: Ints, group: Ints) -> bool:
     """Whether the blocks of a group are behind their predecessors and before their successors."""
     arcs, place = chain.arcs, chain.place
     for v in group:

@@ -29,7 +29,12 @@ from placegap.solvers.core.progress import Known, reporter
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, internal_error, no_plan
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.noncontiguous.annealing import Run, anneal, longer_runs, search_levels
+from placegap.solvers.noncontiguous.annealing import (
+    AnnealingRun,
+    anneal,
+    longer_runs,
+    search_levels,
+)
 from placegap.solvers.noncontiguous.column_generation import (
     ColumnGeneration,
     choose_pricer,
@@ -122,7 +127,7 @@ class PartitionSearch:
         )
         self.progress.offer(found)
 
-    def anneal(self, device: Ints, run: Run, clock: Clock) -> None:
+    def anneal(self, device: Ints, run: AnnealingRun, clock: Clock) -> None:
         """Anneal from a plan."""
         progress, left, moves = self.progress, clock.left_s, run.moves
         is_worth = progress.bound.value < (1 - WORTH) * progress.plan_ns

@@ -115,6 +115,7 @@ LEFT_OUT = {
     *("exo", "llama-cpp", "vllm-even", "sglang-even"),
     *("llama-fit", "ik-llama-fit", "halda", "parallax"),
     *("equal-split", "piper"),
+    *("petals", "swarm", "flow-row", "flow-blocks", "flow-moves"),  # ranges of layers on machines
 }
 
 

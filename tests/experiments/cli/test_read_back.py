@@ -19,7 +19,8 @@ from placegap.instances.files.document import Document, save_document
 Capture = pytest.CaptureFixture[str]
 SUFFIX = {"torchtitan": ".json", "device_map": ".json", "pipelining": ".json", "csv": ".csv"}
 LOADS = ["--objective", "max_load"]
-UNREAD = {"onnx", "dnn-partitioning"}  # copies of a model's file, and files of another format
+# copies of a model's file, files of another format, and plans of serving_flow, no lines of a tool
+UNREAD = {"onnx", "dnn-partitioning", "ranges"}
 
 
 def saved(instance: Instance, folder: Path) -> str:

@@ -426,8 +426,9 @@ def test_searches_take_turns_and_a_later_walk_begins_anew() -> None:
 
 def test_steps_beside_have_rules_whose_plans_or_bounds_hold_for_the_task() -> None:
     convex = Task(example(), MaxLoad(plans="convex"))
-    assert [step.semantics.label for step in islice(plans(convex, 0), 2)] == [
+    assert [step.semantics.label for step in islice(plans(convex, 0), 3)] == [
         "max_load chain add",
+        "max_load convex add",
         "max_load any add",
     ]
     assert [step.method for step in proofs(convex)] == ["throughput-ip"]
