@@ -58,7 +58,7 @@ def test_05_a_model_that_fits_the_card_is_there_as_a_whole(capsys: Capture) -> N
 
 @pytest.mark.torch
 def test_06_the_head_is_on_the_fast_card_and_so_the_slow_one_is_first(capsys: Capture) -> None:
-    cluster = "RTX3090+2xRTX3060, pcie4"
+    cluster = "RTX3090:24GB+2xRTX3060:12GB, pcie4"
     said = placed("dense64", "--weights q8_0 --context 1024", cluster, "llamacpp", capsys)
     assert said["text"] == "--device CUDA1,CUDA0 -ngl 65 -ts 20,45"
     assert (said["gap"], round(said["value_ns"] / 1e6, 2)) == (0, 72.6)
@@ -69,8 +69,8 @@ def test_12_what_accelerate_has_on_the_cpu_is_copied_to_a_card_in_each_pass(
     capsys: Capture,
 ) -> None:
     said = placed("moe46", "--weights 4.0 --context 8192", HOME, "device_map", capsys)
-    # 10.89 GB over 15.75 GB/s take 691 ms
-    assert 691_000_000 < said["value_ns"] < 710_000_000
+    # 5.86 GB of weights of five layers over 15.75 GB/s take 372 ms
+    assert 372_000_000 < said["value_ns"] < 410_000_000
 
 
 def test_19_the_head_of_torchtitan_has_its_name_of_2026() -> None:
