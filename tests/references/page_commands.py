@@ -46,7 +46,7 @@ LEFT_OUT: Mapping[str, str] = {
     r"placegap place +\S+\.gguf .*": "the tests of GGUF files have such a model",
     r"placegap (convert|place) .*llama-70b\.json\.gz .*": "minutes; tests have small decoders",
     r"placegap study experiments/benchmark/.*|placegap place nmt-train .*": "minutes to hours",
-    r"placegap (profile|place) +py:my_model:build .*": "tests/instances/torch_models/test_run_pipeline.py runs one",
+    r"placegap (profile|place) +py:my_model:build .*": "test_run_pipeline.py runs one",
     r"placegap record .*": "tests/experiments/cli/test_publish.py has a better plan",
 }
 """Patterns of commands that no test runs, and why."""
