@@ -100,10 +100,8 @@ class FlowBlocks:
 
     def between(self, first: int, second: int) -> list[FlowBlock]:
         """Blocks whose lanes each cross from a group to another one."""
-        rates, own = self.problem.rates, [[], []]  # type: ignore[var-annotated]
-        for k, one in enumerate(self.group):
-            if one in (first, second):
-                own[one == second].append(k)
+        rates = self.problem.rates
+        own = [[k for k, one in enumerate(self.group) if one == g] for g in (first, second)]
         ends = [[i for k in classes for i in self.of_class[k]] for classes in own]
         across = rates[np.ix_(*ends)]
         limit = int(across.max(initial=0))
