@@ -9,6 +9,7 @@ from placegap.experiments.research.paper_comparison import KeptResults, compare,
 from placegap.experiments.research.papers import kept_rows
 from placegap.experiments.research.published import PublishedTable
 from placegap.experiments.studies.runs import RunRow, write_rows
+from placegap.instances.files.cluster_file import load_cluster
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "experiments" / "papers"
@@ -63,3 +64,13 @@ def test_the_class_of_plans_that_a_bound_is_for_stays_with_it(tmp_path: Path) ->
     )
     found = kept(cells, tmp_path)
     assert [row.best_bound_ns for row in found.rows["small"]] == [9 * 10**9, 10**9]
+
+
+@pytest.mark.parametrize("name", ["moirai-intra-server", "moirai-inter-server"])
+def test_moirai_has_the_links_of_its_table_and_a_latency(name: str) -> None:
+    shipped = load_cluster(name)
+    late = load_cluster(FOLDER / "moirai" / "clusters" / f"{name}.yaml")
+    assert late.devices == shipped.devices
+    assert late.widest_paths == {
+        pair: (rate, 10_000) for pair, (rate, _) in shipped.widest_paths.items()
+    }
