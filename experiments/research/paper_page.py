@@ -45,7 +45,7 @@ def page(score: PaperScore, folder: str) -> str:
     ]
     for compared in score.tables:
         lines += _table(compared, score)
-    lines += _claims(score)
+    lines += [*_effects(score), *_claims(score)]
     known = score.scoring
     for title, sentences in (
         ("The paper states", known.states),
@@ -238,20 +238,36 @@ def _misfits(compared: ComparedTable) -> Iterator[str]:
             yield f"{NO_PLAN} only {where}: {names}"
 
 
+def _effects(score: PaperScore) -> Iterator[str]:
+    rows = [
+        (each.changes, str(each.tried), str(each.right), str(each.wrong)) for each in score.effects
+    ]
+    if rows:
+        yield from ("## What one change does to all pairs", "")
+        yield from _grid(("change", "pairs tried", "turned right", "turned wrong"), rows)
+
+
 def _claims(score: PaperScore) -> Iterator[str]:
+    beside = {
+        heading: [found for compared in tables for found in compared.claims]
+        for heading, tables in score.beside.items()
+    }
     rows = [
         (
             _with_lines(found.claim.name, found.claim.lines),
             f"{found.claim.ratio:g}",
-            "-" if found.ours is None else f"{found.ours:.3g}",
-            "-" if found.median is None else f"{found.median:.3g}",
-            "-" if found.at_most is None else f"{found.at_most:.3g}",
+            *(_ratio(one) for one in (found.ours, *(of[i].ours for of in beside.values()))),
+            *(_ratio(one) for one in (found.median, found.at_most)),
             found.verdict,
         )
-        for compared in score.tables
-        for found in compared.claims
+        for i, found in enumerate(c for compared in score.tables for c in compared.claims)
     ]
     if rows:
         said = "Ratios; the median where ours is the largest; no plan exceeds the bound."
         yield from ("## Claims of the text", "", said, "")
-        yield from _grid(("claim", "paper", "ours", "median", "bound", "verdict"), rows)
+        head = ("claim", "paper", "ours", *beside, "median", "bound", "verdict")
+        yield from _grid(head, rows)
+
+
+def _ratio(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.3g}"

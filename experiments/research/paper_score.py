@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import permutations
 from pathlib import Path
 
@@ -57,6 +57,16 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class Effect:
+    """What one change does to all pairs on which it was tried."""
+
+    changes: str
+    tried: int
+    right: int  # pairs that it brings into the paper's order
+    wrong: int  # pairs that it takes out of it
+
+
+@dataclass(frozen=True)
 class PaperScore:
     """All tables of a paper beside ours, and how they agree."""
 
@@ -65,6 +75,9 @@ class PaperScore:
     scoring: Scoring
     tables: tuple[ComparedTable, ...]
     pairs: tuple[Pair, ...]
+    effects: tuple[Effect, ...] = ()
+    #: Heading -> the tables with the change that stands beside the claims.
+    beside: Mapping[str, Sequence[ComparedTable]] = field(default_factory=dict)
 
     @property
     def stand_ins(self) -> dict[str, str]:
@@ -147,7 +160,26 @@ def score(name: str, folder: Path) -> PaperScore:
         if compared.table.is_ranked
         for pair in pairs_of(compared, scoring.causes, kept, counted)
     ]
-    return PaperScore(name, paper, scoring, tables, tuple(pairs))
+    effects = tuple(_effect(cause, tables, kept) for cause in scoring.causes)
+    beside = {
+        cause.beside: [compare(table, kept, cause) for table in paper.tables]
+        for cause in scoring.causes
+        if cause.beside
+    }
+    return PaperScore(name, paper, scoring, tables, tuple(pairs), effects, beside)
+
+
+def _effect(cause: Cause, tables: Sequence[ComparedTable], kept: KeptResults) -> Effect:
+    counted: set[Hashable] = set()
+    found = Counter[str]()
+    for compared in tables:
+        if compared.table.is_ranked and compared.table.name in (cause.of or [compared.table.name]):
+            table = compare(compared.table, kept, cause)
+            for row in compared.rows:
+                if row[0].row.name in (cause.rows or [row[0].row.name]):
+                    pairs = [p for p in _timed(row) if _is_new(compared, p, counted)]
+                    found += _Change(cause, table, pairs).counts
+    return Effect(cause.changes, found["tried"], found["right"], found["wrong"])
 
 
 @dataclass(frozen=True)
@@ -187,12 +219,18 @@ def pairs_of(
         ]
         for pair in pairs:
             faster, slower = pair.faster, pair.slower
-            runs = (compared.table.quantity, frozenset({id(faster.run), id(slower.run)}))
-            if runs in counted:
+            if not _is_new(compared, pair, counted):
                 continue
-            counted.add(runs)
             names = (faster.row.name, faster.column.name, slower.column.name)
             yield Pair(name, *names, pair.paper_ratio, pair.ours_ratio, *_verdict(pair, changes))
+
+
+def _is_new(compared: ComparedTable, pair: _Timed, counted: set[Hashable]) -> bool:
+    """Whether no table has `counted` the runs of a pair before; it has now."""
+    runs = compared.table.quantity, frozenset({id(pair.faster.run), id(pair.slower.run)})
+    is_new = runs not in counted
+    counted.add(runs)
+    return is_new
 
 
 def _timed(row: Sequence[ComparedCell]) -> Iterator[_Timed]:
@@ -217,10 +255,12 @@ class _Change:
 
     def __init__(self, cause: Cause, table: ComparedTable, pairs: Sequence[_Timed]) -> None:
         self.cause, self.table = cause, table
-        turned = [(p.ours_ratio > 1, now) for p in pairs if (now := self.order(p)) is not None]
+        known = [(p.ours_ratio > 1, now) for p in pairs if (now := self.order(p)) is not None]
+        right = sum(now and not before for before, now in known)
+        wrong = sum(before and not now for before, now in known)
+        self.counts = Counter(tried=len(known), right=right, wrong=wrong)
         # A change that turns as many pairs wrong as right is no reason: it could be any other one.
-        right = sum(now and not before for before, now in turned)
-        self.helps = right > sum(before and not now for before, now in turned)
+        self.helps = right > wrong
 
     def order(self, pair: _Timed) -> bool | None:
         """Whether the paper's order is back; None where it was not tried on both methods."""

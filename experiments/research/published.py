@@ -195,6 +195,8 @@ class Cause(Entry):
     rows: Names = ()
     apart_from: Names = ()
     alters: Names = ()
+    #: Heads a second column of our ratios, those of its tables, beside the claims.
+    beside: str = ""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
