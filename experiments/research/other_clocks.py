@@ -6,10 +6,12 @@ The first two show what reverses a ranking: contention, transfers, or the plans 
 
 from __future__ import annotations
 
+import numpy as np
+
 from placegap.experiments.research.workloads.variants import with_fused_times
 from placegap.experiments.running.sources import Source
 from placegap.instances.objectives.makespan.simulate import simulate
-from placegap.instances.problem import Cluster, Instance, Link, Makespan, Plan
+from placegap.instances.problem import Cluster, Instance, Link, Makespan, Plan, Transfer
 from placegap.instances.referee.rules import PlanError
 from placegap.instances.transforms.moirai_fusion import fuse_by_rules
 from placegap.solvers import Result
@@ -60,16 +62,26 @@ def other_clocks(instance: Instance, plan: Plan, semantics: Makespan) -> dict[st
 def fused_ns(instance: Instance, plan: Plan, semantics: Makespan) -> int:
     """The makespan of a plan if each device fuses what it has of Moirai's fused ops."""
     # A fused op runs where its last op stands in the order: no other op of it has consumers beyond
-    # it, so that orders that the graph allows stay so. Transfers are open, memory does not matter.
+    # it, so that orders that a schedule has stay possible. Those of transfers are kept, too: left
+    # open, a searched plan would lose more than fusion gains. Memory does not matter.
     merge = fuse_by_rules(instance, placement=plan.placement)
-    where = merge.op.tolist()
+    fused, where = with_fused_times(merge), merge.op.tolist()
     placement = dict(zip(where, plan.placement, strict=True))
     orders = tuple(
         None if order is None else tuple(reversed(dict.fromkeys(where[i] for i in reversed(order))))
         for order in plan.device_order or [None] * instance.num_devices
     )
-    fused = Plan(tuple(placement[c] for c in range(merge.coarse.num_ops)), orders)
-    return simulate(with_fused_times(merge), fused, semantics).makespan_ns
+    item = merge.edge
+    if semantics.transfers == "per_tensor":
+        outside = item >= 0
+        item = np.empty(len(instance.arrays.index.tensor_producer), np.int64)
+        item[instance.arrays.index.tensor[outside]] = fused.arrays.index.tensor[merge.edge[outside]]
+    channels = {
+        channel: tuple(dict.fromkeys(Transfer(int(item[t.item]), t.destination) for t in order))
+        for channel, order in (plan.channel_order or {}).items()
+    }
+    fused_plan = Plan(tuple(placement[c] for c in range(fused.num_ops)), orders, channels)
+    return simulate(fused, fused_plan, semantics).makespan_ns
 
 
 def without_transfers(instance: Instance) -> Instance:

@@ -1,11 +1,15 @@
 """The same plan by other clocks: free channels, no transfers at all, and fusion at run time."""
 
+import random
+
+import pytest
 from draws import draw
 
 from placegap.experiments.research.other_clocks import fused_ns, other_clocks
 from placegap.instances import Edge, Instance, Makespan, Op, Plan, simulate
 from placegap.instances.costing.catalogue import catalogue
 from placegap.instances.costing.costing import roofline_ns
+from placegap.instances.transforms.merge import with_all_orders
 
 MB, T4 = 10**6, catalogue()["T4"]
 
@@ -68,3 +72,31 @@ def test_a_fused_op_stands_where_its_last_op_stood() -> None:
     plan = Plan.on([0] * 4, [(0, 2, 1, 3), ()])
     both = roofline_ns(27, 2 * MB, T4) + roofline_ns(9, 2 * MB, T4)
     assert fused_ns(instance, plan, Makespan()) == both
+
+
+@pytest.mark.parametrize("transfers", ["per_edge", "per_tensor"])
+def test_the_orders_of_any_schedule_hold_when_its_ops_are_fused(transfers: str) -> None:
+    # nets of fusable kinds, of which a third of the ops has two inputs, placed by chance, with all
+    # orders as the referee's clock runs them
+    semantics = Makespan.model_validate({"channels": "port", "transfers": transfers})
+    rng, kinds, is_fused = random.Random(5), ("Conv", "Add", "Relu", "BatchNormalization"), False
+    for _ in range(60):
+        arcs = [(rng.randrange(i), i) for i in range(1, 14)]
+        arcs += [(rng.randrange(i), i) for i in range(1, 14) if rng.random() < 1 / 3]
+        ops = [Op(name=f"{i}", kind=rng.choice(kinds), time_ns={"T4": 9}) for i in range(14)]
+        edges = [
+            Edge(producer=f"{a}", consumer=f"{b}", bytes=rng.randrange(9), tensor=f"{a}")
+            for a, b in dict.fromkeys(arcs)
+        ]
+        size = {edge.producer: edge.bytes for edge in edges}  # one tensor has one size
+        edges = [edge.model_copy(update={"bytes": size[edge.producer]}) for edge in edges]
+        devices = draw.devices(["T4"] * 2)
+        instance = draw.instance_of("net", ops, edges, devices, draw.fast_links(devices))
+        plan = Plan.on([rng.randrange(2) for _ in ops])
+        ordered = with_all_orders(instance, plan, semantics)
+        work = sum(op.time_ns["T4"] for op in ops)
+        # ops without FLOPs keep the sum of their times, so that only waiting differs
+        found = fused_ns(instance, ordered, semantics)
+        assert work / 2 <= found <= work + sum(edge.bytes for edge in edges)
+        is_fused |= found != simulate(instance, ordered, semantics).makespan_ns
+    assert is_fused
