@@ -1,22 +1,29 @@
-"""What a plan would take if transfers did not wait for each other, or took no time at all.
+"""What a plan would take if transfers did not wait for each other, or took no time at all, or if
+the backend fused ops at run time.
 
-They show what reverses a ranking: contention, transfers, or the plans themselves.
+The first two show what reverses a ranking: contention, transfers, or the plans themselves.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
+from placegap.experiments.research.workloads.variants import with_fused_times
+from placegap.experiments.running.sources import Source
 from placegap.instances.objectives.makespan.simulate import simulate
-from placegap.instances.problem import Cluster, Instance, Link, Makespan, Plan
+from placegap.instances.problem import Cluster, Instance, Link, Makespan, Plan, Transfer
 from placegap.instances.referee.rules import PlanError
+from placegap.instances.transforms.moirai_fusion import fuse_by_rules
 from placegap.solvers import Result
 
-FREE_CHANNELS, NO_TRANSFERS = "free_channels_ns", "no_transfers_ns"  # the two clocks in a log
+FREE_CHANNELS, NO_TRANSFERS, FUSED = "free_channels_ns", "no_transfers_ns", "fused_ns"  # in a log
+FUSING = "moirai:"  # the networks of the paper whose backend fuses what a device runs
 
 FASTEST_BYTES_PER_S = 2**62
 
 
-def clocks_of(instance: Instance, result: Result) -> dict[str, int]:
-    """What the plan of a run would take with free channels, and without transfers."""
+def clocks_of(instance: Instance, result: Result, source: Source) -> dict[str, int]:
+    """What the plan of a run would take by the other clocks."""
     # Of a plan that breaks no rule but that of memory: what it takes, and the most bytes that a
     # device holds beyond its room.
     verdict = result.evaluation
@@ -31,7 +38,10 @@ def clocks_of(instance: Instance, result: Result) -> dict[str, int]:
     if result.plan is None or not isinstance(result.semantics, Makespan):
         return {}
     judged_on = instance if result.split is None else result.split.fine
-    return other_clocks(judged_on, result.plan, result.semantics)
+    clocks = other_clocks(judged_on, result.plan, result.semantics)
+    if source.model.startswith(FUSING) and not source.fused and result.split is None:
+        clocks[FUSED] = fused_ns(instance, result.plan, result.semantics)
+    return clocks
 
 
 def other_clocks(instance: Instance, plan: Plan, semantics: Makespan) -> dict[str, int]:
@@ -47,6 +57,31 @@ def other_clocks(instance: Instance, plan: Plan, semantics: Makespan) -> dict[st
         }
     except PlanError:
         return {}
+
+
+def fused_ns(instance: Instance, plan: Plan, semantics: Makespan) -> int:
+    """The makespan of a plan if each device fuses what it has of Moirai's fused ops."""
+    # A fused op runs where its last op stands in the order: no other op of it has consumers beyond
+    # it, so that orders that a schedule has stay possible. Those of transfers are kept, too: left
+    # open, a searched plan would lose more than fusion gains. Memory does not matter.
+    merge = fuse_by_rules(instance, placement=plan.placement)
+    fused, where = with_fused_times(merge), merge.op.tolist()
+    placement = dict(zip(where, plan.placement, strict=True))
+    orders = tuple(
+        None if order is None else tuple(reversed(dict.fromkeys(where[i] for i in reversed(order))))
+        for order in plan.device_order or [None] * instance.num_devices
+    )
+    item = merge.edge
+    if semantics.transfers == "per_tensor":
+        outside = item >= 0
+        item = np.empty(len(instance.arrays.index.tensor_producer), np.int64)
+        item[instance.arrays.index.tensor[outside]] = fused.arrays.index.tensor[merge.edge[outside]]
+    channels = {
+        channel: tuple(dict.fromkeys(Transfer(int(item[t.item]), t.destination) for t in order))
+        for channel, order in (plan.channel_order or {}).items()
+    }
+    fused_plan = Plan(tuple(placement[c] for c in range(fused.num_ops)), orders, channels)
+    return simulate(fused, fused_plan, semantics).makespan_ns
 
 
 def without_transfers(instance: Instance) -> Instance:

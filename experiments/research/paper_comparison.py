@@ -232,7 +232,8 @@ def _cell(
     if run is None:
         return cell
     value_ns = _plan_ns(run, best_effort=column.best_effort)
-    cell = replace(cell, run=run, ours_ns=_ours_ns(table, run, value_ns, cause))
+    clock = column.clock if cause is None or cause.clock is None else cause.clock
+    cell = replace(cell, run=run, ours_ns=_ours_ns(table, run, value_ns, clock))
     if not table.is_ranked:
         return cell
     bound_ns, is_bounded = run.best_bound_ns, value_ns == run.value_ns
@@ -248,6 +249,7 @@ def _cell(
     values = [one.value_ns for one in others if one.value_ns and one.method == column.method]
     if values:
         cell = replace(cell, among=(min(values), max(values)))
+    is_bounded = is_bounded and column.clock is None
     return replace(cell, bound_ns=bound_ns, is_bounded=is_bounded, gap=gap)
 
 
@@ -285,15 +287,15 @@ def _plan_ns(run: RunRow, *, best_effort: bool) -> int | None:
 
 
 def _ours_ns(
-    table: PublishedTable, run: RunRow, value_ns: int | None, cause: Cause | None
+    table: PublishedTable, run: RunRow, value_ns: int | None, clock: str | None
 ) -> float | None:
     if value_ns is None:
         return math.inf if run.status in NO_PLAN_STATUSES else None
     time_ns = None if run.time_s is None else run.time_s * 1e9
     if table.quantity == "time":
         return time_ns
-    if cause is not None and cause.clock is not None:
-        value_ns = getattr(run, cause.clock)
+    if clock is not None:
+        value_ns = getattr(run, clock)
     if table.quantity == "value" or value_ns is None:
         return value_ns
     return None if time_ns is None else table.steps * value_ns + time_ns

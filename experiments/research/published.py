@@ -28,6 +28,7 @@ NUMBER = re.compile(r"[<>]?\s*(?P<figure>\d+(\.\d+)?)\s*(?P<unit>s|min|hrs|ms)?(
 Sentence = Annotated[str, Field(min_length=1, max_length=1000)]
 Lines = Annotated[str, Field(pattern=r"^(\d+(-\d+)?(, )?)*$")]
 Names = tuple[Name, ...]
+Clock = Literal["free_channels_ns", "no_transfers_ns", "fused_ns"]  # columns of the runs
 Kind = TypeVar("Kind", bound=Entry)
 
 
@@ -55,6 +56,8 @@ class PublishedColumn(Entry):
     tables: Names = ()
     stand_in: str = ""
     best_effort: Annotated[bool, Field(strict=True)] = False
+    #: What times its plans instead; their gaps are those of the problem that was solved.
+    clock: Clock | None = None
     #: Studies that run the method with other seeds, for how far its cells depend on one.
     seeds_in: Names = ()
     #: Whether op times were fitted to it: its cells say nothing, and its pairs do not count.
@@ -190,7 +193,7 @@ class Cause(Entry):
     changes: Sentence
     results: Names = ()
     tables: Names = ()
-    clock: Literal["free_channels_ns", "no_transfers_ns"] | None = None
+    clock: Clock | None = None
     of: Names = ()
     rows: Names = ()
     apart_from: Names = ()

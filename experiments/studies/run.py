@@ -101,7 +101,9 @@ def run_task(run: Run) -> dict[str, Any]:
         described = describe_result(result) | {"cpu_s": round(cpu_s() - began, 6)}
         described["anytime"] = found.text
         if has_research():
-            described["details"] |= research("other_clocks", "").clocks_of(instance, result)
+            described["details"] |= research("other_clocks", "").clocks_of(
+                instance, result, run.source
+            )
         row_of(described)  # what an own method adds to its details may not go into the log
         canonical_json(described)
         return described

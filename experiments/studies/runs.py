@@ -141,6 +141,7 @@ class RunRow:
     split_bound_ns: Annotated[Whole, "bound of that instance"] = None
     free_channels_ns: Annotated[Whole, "value of the plan with free channels"] = None
     no_transfers_ns: Annotated[Whole, "value of the plan without transfers"] = None
+    fused_ns: Annotated[Whole, "value of the plan if devices fuse their ops at run time"] = None
     overfilled_ns: Annotated[Whole, "value of a plan that violates only the memory limit"] = None
     overfills_bytes: Annotated[Whole, "its largest excess over a memory limit"] = None
     faults: Annotated[str, "claims of solvers that a plan refutes"] = ""

@@ -188,13 +188,29 @@ def device_groups(instance: Instance, by: Grouping = "auto") -> DeviceGroups:
             raise ValueError(f"{instance.name}: its times are not those of devices with speeds")
         equal = classes_of(equal_columns(instance.arrays.time_ns))
         return DeviceGroups(equal, np.ones(instance.num_devices), related=False)
+    return _of_speeds(speeds, related=True)
+
+
+def groups_with_a_choice(instance: Instance, by: Grouping = "auto") -> DeviceGroups:
+    """`device_groups`; where no two devices have equal times, those of similar mean speeds."""
+    # With one device per group, nothing is left to decide after the LP, which has no communication:
+    # it scatters a chain over all devices. GETF's groups are devices of similar speeds, anyway.
+    groups, times = device_groups(instance, by), instance.arrays.time_ns
+    total = times[(times != UNSUPPORTED).all(axis=1)].sum(axis=0)
+    if by != "auto" or groups.related or max(map(len, groups.devices)) > 1 or not total.all():
+        return groups
+    return _of_speeds(total.min() / total, related=False)
+
+
+def _of_speeds(speeds: Floats, *, related: bool) -> DeviceGroups:
+    """Groups of devices whose speeds are within a factor, slowest first."""
     factor = speed_factor(len(speeds))
     levels: dict[int, list[int]] = {}
     for k, speed in enumerate(speeds.tolist()):
         level = math.floor(math.log(1 / speed, factor) + 1e-9)
         levels.setdefault(level, []).append(k)
     slowest_first = sorted(levels, reverse=True)
-    return DeviceGroups(tuple(tuple(levels[at]) for at in slowest_first), speeds, related=True)
+    return DeviceGroups(tuple(tuple(levels[at]) for at in slowest_first), speeds, related=related)
 
 
 def speed_factor(num_devices: int) -> float:

@@ -6,7 +6,7 @@ and figure 7 are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -24,7 +24,11 @@ from placegap.instances.transforms.colocation import Together
 from placegap.instances.transforms.merge import Merge, merge_groups
 
 
-def fuse_by_rules(instance: Instance, rules: FusionRules | None = None) -> Merge:
+def fuse_by_rules(
+    instance: Instance,
+    rules: FusionRules | None = None,
+    placement: Sequence[tuple[int, ...]] | None = None,
+) -> Merge:
     """Fuse ops along edges whose ends match consecutive steps of a rule (Moirai, Algorithm 1).
 
     Edges are met depth first from the sources. What has been fused so far at the producer and at
@@ -33,7 +37,8 @@ def fuse_by_rules(instance: Instance, rules: FusionRules | None = None) -> Merge
     - the types of both, one after the other, are a rule or a run of steps within one;
     - the producer has no other consumer: the connection is direct, or multi-input where the
       consumer has other inputs, but never multi-output;
-    - the consumer is the first op of what it has been fused to.
+    - the consumer is the first op of what it has been fused to;
+    - both are on one device, where a `placement` is given, as at run time.
 
     What is only part of a rule in the end (tagged, in the paper) is released into what it was made
     of, down to single ops or whole rules.
@@ -49,7 +54,7 @@ def fuse_by_rules(instance: Instance, rules: FusionRules | None = None) -> Merge
     their kinds join those of their ops by "+". O(V + E) for rules of bounded size and number.
     """
     chosen = default_rules() if rules is None else rules
-    paths = _Paths(instance, chosen)
+    paths = _Paths(instance, chosen, placement or [()] * instance.num_ops)
     for producer, consumer in _depth_first_edges(instance):
         paths.try_fuse(producer, consumer)
     return _as_merge(instance, paths.released())
@@ -65,8 +70,10 @@ class _Path(NamedTuple):
 class _Paths:
     """The paths as they grow: `first` of each op, and the path of each first op."""
 
-    def __init__(self, instance: Instance, rules: FusionRules) -> None:
-        self.rules = rules
+    def __init__(
+        self, instance: Instance, rules: FusionRules, on: Sequence[tuple[int, ...]]
+    ) -> None:
+        self.rules, self.on = rules, on
         self.kind = [op.kind for op in instance.graph.ops]
         self.backward = instance.arrays.backward.tolist()
         self.group = instance.arrays.group.tolist()
@@ -89,7 +96,8 @@ class _Paths:
             return  # with one consumer outside its path, the producer is the path's last op
         one, two = self.path[self.first[producer]], self.path[consumer]
         if (
-            self.backward[producer] != self.backward[consumer]
+            self.on[producer] != self.on[consumer]
+            or self.backward[producer] != self.backward[consumer]
             or self.match(one.ops + two.ops) is None
             or not self.together.may_join(self.group[producer], self.group[consumer])
         ):

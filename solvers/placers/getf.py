@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from placegap.formulations import getf as lp
-from placegap.formulations.shared.devices import DeviceGroups, Grouping, device_groups
+from placegap.formulations.shared.devices import DeviceGroups, Grouping, groups_with_a_choice
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.arrays import Arrays
@@ -38,13 +38,14 @@ ROUNDS = 5  # attempts to place; in the last one ops may go anywhere
 
 
 class GetfParams(Params):
-    #: How devices are grouped: auto is by speed, as in the paper, where speeds explain the times.
+    #: How devices are grouped: auto is by speed, as in the paper, where speeds explain the times or
+    #: no two devices have equal ones; columns is by equal times.
     groups: Grouping = "auto"
 
 
 def applies(task: Task[Makespan], params: GetfParams) -> str | None:
     """Why the size is out of reach, or None; nothing is built."""
-    groups = device_groups(task.instance, params.groups)
+    groups = groups_with_a_choice(task.instance, params.groups)
     rows = 0 if len(groups.devices) == 1 else lp.count_rows(task.instance, groups)
     return why_too_long(lp.horizon_ns(task.instance)) or why_too_many_rows(rows, is_lp=True)
 
@@ -67,13 +68,13 @@ def getf(task: Task[Makespan], params: GetfParams | None = None) -> Outcome:
     and where a limit or Ctrl-C ends it, ops may go anywhere. The LP may have many optima, and the
     solver chooses. O((V + E) K log V) time beside the LP, up to five times.
 
-    Deviations: groups are by speed where speeds explain the times, else of equal times; colocation
-    groups are rounded together; ops that find no room in their group of devices go elsewhere, and
-    all ops are placed again.
+    Deviations: groups are by speed where speeds explain the times, else of equal times, or, where
+    these are single devices, by mean speed; colocation groups are rounded together; ops that find
+    no room in their group of devices go elsewhere, and all ops are placed again.
     """
     chosen = params or GetfParams()
     clock = task.limits.clock()
-    instance, groups = task.instance, device_groups(task.instance, chosen.groups)
+    instance, groups = task.instance, groups_with_a_choice(task.instance, chosen.groups)
     if len(groups.devices) == 1:
         return _placed(task, _anywhere(instance))
     with paused_collector():

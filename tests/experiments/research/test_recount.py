@@ -79,6 +79,9 @@ class Recount:
         kind = table.get("quantity", "value")
         if kind == "time":
             return took_ns
+        kept = run.get(column["clock"]) if "clock" in column else kept
+        if not kept:
+            return None
         return int(kept) * table.get("steps", 1) + (took_ns if kind == "measuring" else 0)
 
     def cells(self, table: dict[str, Any], row: dict[str, Any]) -> dict[str, tuple[Any, ...]]:

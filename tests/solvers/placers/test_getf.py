@@ -5,6 +5,7 @@ from draws import draw
 from draws.tiny import tiny_instance
 from references.placers import table_instance
 
+from placegap.formulations.shared.devices import groups_with_a_choice
 from placegap.instances import Instance, Makespan
 from placegap.solvers import Task
 from placegap.solvers.core.back_ends.outcome import MipOutcome
@@ -37,6 +38,19 @@ def test_with_one_group_of_devices_it_is_etf() -> None:
     outcome = getf(Task(instance, FREE))
     assert outcome.plan == etf(Task(instance, FREE)).plan
     assert "rows" not in outcome.details
+
+
+def test_devices_that_are_all_unlike_are_grouped_by_mean_speed() -> None:
+    # No speeds explain the times of three devices. In all, an op takes 11, 12 and 50: the first two
+    # are within a factor of 2, and which of them has an op is ETF's choice.
+    instance = table_instance(((4, 6, 25), (7, 6, 25)), "1-2 100")
+    groups = groups_with_a_choice(instance)
+    assert groups.devices == ((2,), (0, 1))
+    assert groups.speed.tolist() == pytest.approx([1, 11 / 12, 11 / 50])
+    # one device each, T2 would go to p2, behind a transfer of 100 for the 1 that it saves
+    params = GetfParams(groups="columns")
+    assert getf(Task(instance, FREE), params).plan.placement == ((0,), (1,))
+    assert getf(Task(instance, FREE)).plan.placement == ((0,), (0,))
 
 
 def test_ops_without_room_in_their_group_go_to_another() -> None:
