@@ -10,7 +10,10 @@ nanosecond. So if no op of a set S can start before a, and at least b must follo
 back until a + (sum of their masses) / W: a head of v, beside the longest path, and paths go on from
 there. Tails are heads of the reversed graph.
 
-*Makespan.* The largest value over all pairs (a, b), by a sweep over falling heads with a segment
+*Queues.* The same with the ops that one device alone can run, and with the transfers that hold a
+channel whatever the plan (`queued_items`): one after the other, with their times as masses, W = 1.
+
+*Windows.* The largest value over all pairs (a, b), by a sweep over falling heads with a segment
 tree over tails: O(n log n). Heads cost O(n MOST log MOST).
 
 *Example.* An op of 1 ns feeds three of 2 ns, which feed one of 1 ns, on two equal devices, and
@@ -33,7 +36,8 @@ before the start of v. With u on device a and v on device b, and the time G betw
   section. Those that hold the same channel follow each other: of all that begin after r and leave
   at least q behind, r + the sum of the transfers + q is no more than G. So do the ops of a device.
 
-Every condition holds in every schedule; all but the last under every semantics of the makespan.
+Every condition holds in every schedule; all but those of channels under every semantics of the
+makespan.
 """
 
 from __future__ import annotations
