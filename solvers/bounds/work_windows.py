@@ -600,8 +600,8 @@ def _heads(
     """Least start of every item on every device, by paths and by what its ancestors do."""
     # Items in topological order: paths and arcs raise the start of v first, then the work of its
     # ancestors, and what those on one device or channel take. A heap gives these by falling heads,
-    # as no producer has a higher head than its consumer. Only the first `most` count: they hold v
-    # back the most, and fewer prove nothing wrong.
+    # as no producer has a higher head than its consumer. Only the first `most` ops count: they hold
+    # v back the most, and fewer prove nothing wrong.
     time, num_ops = items.time_ns, len(mass)
     num_items, num_devices = time.shape
     start = np.zeros((num_items, num_devices), np.int64)
@@ -634,11 +634,11 @@ def _heads(
             if u < num_ops:
                 work += mass[u]
                 at_least = max(at_least, first[u] + -(-work // width))
+                count += 1
             for m in items.machine[u]:
                 if m >= 0:
                     busy[m] += items.least_ns[u]
                     at_least = max(at_least, first[u] + busy[m])
-            count += 1
             for w in items.other[items.pointer[u] : items.pointer[u + 1]]:
                 if seen[w] != v:
                     seen[w] = v
