@@ -19,7 +19,7 @@ from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.referee.channels import channels_of, num_channels
 
 
-class Items(NamedTuple):
+class QueuedItems(NamedTuple):
     """Ops and then transfers, N together, as time goes forward or back."""
 
     order: Ints  # (N,) int64: Topological; a transfer is between its producer and its readers
@@ -32,7 +32,9 @@ class Items(NamedTuple):
     num_machines: int
 
 
-def queued_items(instance: Instance, semantics: Makespan, time: Ints) -> tuple[Items, Items]:
+def queued_items(
+    instance: Instance, semantics: Makespan, time: Ints
+) -> tuple[QueuedItems, QueuedItems]:
     """The items, forward and back; `time` (n, K) is `NO_WAY` where an op cannot be."""
     arrays, index, num_devices = instance.arrays, instance.arrays.index, instance.num_devices
     can, num_ops = time < NO_WAY, instance.num_ops
@@ -72,7 +74,7 @@ def queued_items(instance: Instance, semantics: Makespan, time: Ints) -> tuple[I
     device = np.stack([only, np.full(num_ops, -1)], axis=1)
     times = np.concatenate([time, np.repeat(least[:, None], num_devices, axis=1)])
     forward, back = (
-        Items(
+        QueuedItems(
             order,
             pointer,
             before[edge],

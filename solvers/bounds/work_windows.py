@@ -56,7 +56,7 @@ from placegap.instances.problem.integers import NO_WAY, ceil_div, to_whole
 from placegap.instances.problem.sections import Interval, Section, bottlenecks, intervals
 from placegap.instances.referee.channels import channels_of, num_channels
 from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions, spread_weights
-from placegap.solvers.bounds.queued_items import Items, queued_items
+from placegap.solvers.bounds.queued_items import QueuedItems, queued_items
 
 FREE = -2  # in place of a device: the op may be on several
 MOST_STEPS = 300_000_000  # edges of all intervals times devices cubed, about a second
@@ -254,7 +254,7 @@ def port_gap(
     # `gap` has those by paths; `own` the times of the s inner ops by device, `NO_WAY` where one is
     # not; `head` and `tail`, (s, K, K), are ways from the entry and to the exit by the device of
     # that end and the op's.
-    # Items are transfers that must happen, and ops whose device is given; each has a least begin, a
+    # QueuedItems are transfers that must happen, and ops whose device is given; each has a least begin, a
     # length, and a least time after it. For each pair of end devices, list the items, then look at
     # each channel as a machine (`_one_by_one`).
     producer, consumer, least_move = edges.producer, edges.consumer, edges.least_ns
@@ -538,7 +538,7 @@ def work_windows(instance: Instance, semantics: Makespan) -> WorkWindows | None:
     return WorkWindows(time, mass, weights, head[:num_ops], tail[:num_ops], found, queued_ns)
 
 
-def _most_in_queues(items: Items, head: Ints, tail: Ints, mass: Ints, width: int) -> int:
+def _most_in_queues(items: QueuedItems, head: Ints, tail: Ints, mass: Ints, width: int) -> int:
     """The most that all work, or what one device or channel must do, proves between two moments."""
     # work has no devices: an item's head and tail are those of its best ones, each by itself
     first = np.where(items.time_ns < NO_WAY, head, NO_WAY).min(axis=1)
@@ -595,10 +595,10 @@ class ArcsInto(NamedTuple):
 
 @kernel(bounded=True)
 def _heads(
-    graph: Direction, items: Items, mass: Ints, width: int, arcs: ArcsInto, most: int
+    graph: Direction, items: QueuedItems, mass: Ints, width: int, arcs: ArcsInto, most: int
 ) -> Ints:
     """Least start of every item on every device, by paths and by what its ancestors do."""
-    # Items in topological order: paths and arcs raise the start of v first, then the work of its
+    # QueuedItems in topological order: paths and arcs raise the start of v first, then the work of its
     # ancestors, and what those on one device or channel take. A heap gives these by falling heads,
     # as no producer has a higher head than its consumer. Only the first `most` ops count: they hold
     # v back the most, and fewer prove nothing wrong.
