@@ -254,7 +254,7 @@ def port_gap(
     # `gap` has those by paths; `own` the times of the s inner ops by device, `NO_WAY` where one is
     # not; `head` and `tail`, (s, K, K), are ways from the entry and to the exit by the device of
     # that end and the op's.
-    # QueuedItems are transfers that must happen, and ops whose device is given; each has a least begin, a
+    # Items are transfers that must happen, and ops whose device is given; each has a least begin, a
     # length, and a least time after it. For each pair of end devices, list the items, then look at
     # each channel as a machine (`_one_by_one`).
     producer, consumer, least_move = edges.producer, edges.consumer, edges.least_ns
@@ -598,7 +598,7 @@ def _heads(
     graph: Direction, items: QueuedItems, mass: Ints, width: int, arcs: ArcsInto, most: int
 ) -> Ints:
     """Least start of every item on every device, by paths and by what its ancestors do."""
-    # QueuedItems in topological order: paths and arcs raise the start of v first, then the work of its
+    # Items in topological order: paths and arcs raise the start of v first, then the work of its
     # ancestors, and what those on one device or channel take. A heap gives these by falling heads,
     # as no producer has a higher head than its consumer. Only the first `most` ops count: they hold
     # v back the most, and fewer prove nothing wrong.
