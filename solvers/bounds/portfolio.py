@@ -122,7 +122,7 @@ def makespan_bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterato
     if not somewhere:
         return
     fits = clock.left_s is None or likely_s <= clock.left_s
-    windows, least = work_windows(relaxed) if fits else None, known.value
+    windows, least = work_windows(relaxed, task.semantics) if fits else None, known.value
     if windows is not None:
         by_work = Bound(window_bound(windows), WINDOWS)
         yield by_work

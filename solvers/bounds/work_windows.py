@@ -10,7 +10,10 @@ nanosecond. So if no op of a set S can start before a, and at least b must follo
 back until a + (sum of their masses) / W: a head of v, beside the longest path, and paths go on from
 there. Tails are heads of the reversed graph.
 
-*Makespan.* The largest value over all pairs (a, b), by a sweep over falling heads with a segment
+*Queues.* The same with the ops that one device alone can run, and with the transfers that hold a
+channel whatever the plan (`queued_items`): one after the other, with their times as masses, W = 1.
+
+*Windows.* The largest value over all pairs (a, b), by a sweep over falling heads with a segment
 tree over tails: O(n log n). Heads cost O(n MOST log MOST).
 
 *Example.* An op of 1 ns feeds three of 2 ns, which feed one of 1 ns, on two equal devices, and
@@ -33,7 +36,8 @@ before the start of v. With u on device a and v on device b, and the time G betw
   section. Those that hold the same channel follow each other: of all that begin after r and leave
   at least q behind, r + the sum of the transfers + q is no more than G. So do the ops of a device.
 
-Every condition holds in every schedule; all but the last under every semantics of the makespan.
+Every condition holds in every schedule; all but those of channels under every semantics of the
+makespan.
 """
 
 from __future__ import annotations
@@ -44,7 +48,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
-from placegap.instances.kernels.kernel import copy_to, kernel, pop, push, stable_order
+from placegap.instances.kernels.kernel import copy_to, kernel, pop, push, set_all, stable_order
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.device_classes import equal_columns, links_alike
 from placegap.instances.problem.graph_index import group_by
@@ -52,6 +56,7 @@ from placegap.instances.problem.integers import NO_WAY, ceil_div, to_whole
 from placegap.instances.problem.sections import Interval, Section, bottlenecks, intervals
 from placegap.instances.referee.channels import channels_of, num_channels
 from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions, spread_weights
+from placegap.solvers.bounds.queued_items import QueuedItems, queued_items
 
 FREE = -2  # in place of a device: the op may be on several
 MOST_STEPS = 300_000_000  # edges of all intervals times devices cubed, about a second
@@ -494,10 +499,11 @@ class WorkWindows(NamedTuple):
     head_ns: Ints
     tail_ns: Ints
     intervals: list[Interval]  # the small ones first
+    queued_ns: int  # the most that work and queues prove
 
 
-def work_windows(instance: Instance) -> WorkWindows | None:
-    """Heads and tails by paths, intervals and work; None if integers would overflow."""
+def work_windows(instance: Instance, semantics: Makespan) -> WorkWindows | None:
+    """Heads and tails by paths, intervals, work and queues; None if integers would overflow."""
     # Every op can be on some device.
     # weights have as many bits as keep all products of sums of times and weights below 2**61
     arrays, index = instance.arrays, instance.arrays.index
@@ -523,11 +529,26 @@ def work_windows(instance: Instance) -> WorkWindows | None:
         arcs.exit,
         np.ascontiguousarray(arcs.gap_ns.transpose(0, 2, 1)),
     )
+    items = queued_items(instance, semantics, time)
     head, tail = (
-        _heads(graph, time, mass, width, ways, most)
-        for graph, ways in zip(directions(instance), (into, out), strict=True)
+        _heads(graph, part, mass, width, ways, most)
+        for graph, part, ways in zip(directions(instance), items, (into, out), strict=True)
     )
-    return WorkWindows(time, mass, weights, head, tail, found)
+    queued_ns = _most_in_queues(items[0], head, tail, mass, width)
+    return WorkWindows(time, mass, weights, head[:num_ops], tail[:num_ops], found, queued_ns)
+
+
+def _most_in_queues(items: QueuedItems, head: Ints, tail: Ints, mass: Ints, width: int) -> int:
+    """The most that all work, or what one device or channel must do, proves between two moments."""
+    # work has no devices: an item's head and tail are those of its best ones, each by itself
+    first = np.where(items.time_ns < NO_WAY, head, NO_WAY).min(axis=1)
+    last = np.where(items.time_ns < NO_WAY, tail, NO_WAY).min(axis=1)
+    n, takes = len(mass), items.least_ns
+    most = ceil_div(int(_most_over_windows(first[:n], last[:n], mass, width)), width)
+    for m in range(items.num_machines):
+        mine = np.flatnonzero((items.machine == m).any(axis=1))
+        most = max(most, int(_most_over_windows(first[mine], last[mine], takes[mine], 1)))
+    return most
 
 
 def _ancestors_of_section(instance: Instance) -> int:
@@ -539,14 +560,8 @@ def _ancestors_of_section(instance: Instance) -> int:
 
 def window_bound(windows: WorkWindows) -> int:
     """The bound of work between heads and tails on every makespan, in ns."""
-    # work has no devices: an op's head and tail are those of its best ones, each by itself
-    head, tail, time = windows.head_ns, windows.tail_ns, windows.time_ns
-    by_path = int(np.minimum(head + tail + time, NO_WAY).min(axis=1).max())
-    first = np.where(time < NO_WAY, head, NO_WAY).min(axis=1)
-    last = np.where(time < NO_WAY, tail, NO_WAY).min(axis=1)
-    width = int(windows.weights.sum())
-    by_work = int(_most_over_windows(first, last, windows.mass, width))
-    return max(by_path, ceil_div(by_work, width))
+    through = windows.head_ns + windows.tail_ns + windows.time_ns
+    return max(int(np.minimum(through, NO_WAY).min(axis=1).max()), windows.queued_ns)
 
 
 def chain_arcs(
@@ -579,43 +594,52 @@ class ArcsInto(NamedTuple):
 
 
 @kernel(bounded=True)
-def _heads(graph: Direction, time: Ints, mass: Ints, width: int, arcs: ArcsInto, most: int) -> Ints:
-    """Least start of every op on every device, by paths and by the work of its ancestors."""
-    # Ops in topological order: paths and arcs raise the start of v first, then the work of its
-    # ancestors. A heap gives these by falling heads, as no producer has a higher head than its
-    # consumer. Only the first `most` count: they hold v back the most, and fewer prove nothing
-    # wrong.
-    num_ops, num_devices = time.shape
-    start = np.zeros((num_ops, num_devices), np.int64)
-    first, seen = np.zeros(num_ops, np.int64), np.full(num_ops, -1)
-    latest, heap = np.zeros(num_ops, np.int64), np.empty(num_ops, np.int64)  # latest: -first
-    for v in graph.order:
-        arrive(graph, time, start, v)
-        size = 0
-        for e in graph.edge[graph.pointer[v] : graph.pointer[v + 1]]:
-            u = graph.other[e]
+def _heads(
+    graph: Direction, items: QueuedItems, mass: Ints, width: int, arcs: ArcsInto, most: int
+) -> Ints:
+    """Least start of every item on every device, by paths and by what its ancestors do."""
+    # Items in topological order: paths and arcs raise the start of v first, then the work of its
+    # ancestors, and what those on one device or channel take. A heap gives these by falling heads,
+    # as no producer has a higher head than its consumer. Only the first `most` ops count: they hold
+    # v back the most, and fewer prove nothing wrong.
+    time, num_ops = items.time_ns, len(mass)
+    num_items, num_devices = time.shape
+    start = np.zeros((num_items, num_devices), np.int64)
+    first, seen = np.zeros(num_items, np.int64), np.full(num_items, -1)
+    latest, heap = np.zeros(num_items, np.int64), np.empty(num_items, np.int64)  # latest: -first
+    busy = np.zeros(items.num_machines, np.int64)
+    for v in items.order:
+        work, at_least, size, count = 0, 0, 0, 0
+        for u in items.other[items.pointer[v] : items.pointer[v + 1]]:
             if seen[u] != v:
                 seen[u] = v
                 size = push(heap, size, latest, u)
-        for r in arcs.arc[arcs.pointer[v] : arcs.pointer[v + 1]]:
-            u = arcs.other[r]
-            for b in range(num_devices):
-                least = NO_WAY
-                for a in range(num_devices):
-                    least = min(least, start[u, a] + time[u, a] + arcs.gap_ns[r, a, b])
-                start[v, b] = max(start[v, b], least)
-        work, at_least, count = 0, 0, 0
+                at_least = max(at_least, (start[u] + time[u]).min())
+        if v < num_ops:
+            arrive(graph, time, start, v)
+            for r in arcs.arc[arcs.pointer[v] : arcs.pointer[v + 1]]:
+                u = arcs.other[r]
+                for b in range(num_devices):
+                    least = NO_WAY
+                    for a in range(num_devices):
+                        least = min(least, start[u, a] + time[u, a] + arcs.gap_ns[r, a, b])
+                    start[v, b] = max(start[v, b], least)
+        set_all(busy, 0)
         while count < most:
             if size == 0:
                 break
-            # all of `work` cannot start before the head of u, which is the least of them
+            # all of these cannot start before the head of u, which is the least of them
             u = heap[0]
             size = pop(heap, size, latest)
-            work += mass[u]
-            at_least = max(at_least, first[u] + -(-work // width))
-            count += 1
-            for e in graph.edge[graph.pointer[u] : graph.pointer[u + 1]]:
-                w = graph.other[e]
+            if u < num_ops:
+                work += mass[u]
+                at_least = max(at_least, first[u] + -(-work // width))
+                count += 1
+            for m in items.machine[u]:
+                if m >= 0:
+                    busy[m] += items.least_ns[u]
+                    at_least = max(at_least, first[u] + busy[m])
+            for w in items.other[items.pointer[u] : items.pointer[u + 1]]:
                 if seen[w] != v:
                     seen[w] = v
                     size = push(heap, size, latest, w)

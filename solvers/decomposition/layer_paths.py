@@ -48,7 +48,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
 
     relaxed, _ = relax_memory(instance, semantics)
     able = relaxed.arrays.possible.any(axis=1).all()
-    windows = work_windows(relaxed) if able else None
+    windows = work_windows(relaxed, semantics) if able else None
     if windows is None:
         return Outcome(message="some op fits on no device, or times are too large")
     # The search ends at the first threshold above the bound that has labels: their paths are the

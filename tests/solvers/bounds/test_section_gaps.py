@@ -25,7 +25,7 @@ SEMANTICS = Makespan()
 
 
 def times_of(instance: Instance) -> SectionTimes | None:
-    windows = work_windows(instance)
+    windows = work_windows(instance, SEMANTICS)
     chain = choose_chain(instance, windows.intervals)
     if any(part.entry is None or part.exit is None for part in chain):
         return None

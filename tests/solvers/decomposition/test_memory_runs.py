@@ -103,7 +103,7 @@ def compare(seed: int, seen: Counter[str]) -> None:
         semantics = MAKESPAN_SEMANTICS[seed % len(MAKESPAN_SEMANTICS)]
         best = oracle(instance, semantics)
         limit = instance.arrays.serial_horizon_ns if best is None else best
-        windows = None if best is None else work_windows(instance)
+        windows = None if best is None else work_windows(instance, semantics)
         if best is not None and windows is not None:  # else an op may fit nowhere
             assert memory_bound(instance, windows) <= best, (make.__name__, seed)
         for chain in chains_of(instance, limit):

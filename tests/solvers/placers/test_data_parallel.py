@@ -2,7 +2,7 @@
 
 from draws import draw
 
-from placegap.instances import Cluster, Graph, Instance, Makespan, Op, evaluate, example
+from placegap.instances import Cluster, Edge, Graph, Instance, Makespan, Op, evaluate, example
 from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.oracle.recheck import recheck
 from placegap.solvers import Result, run_method
@@ -80,3 +80,24 @@ def test_a_graph_that_fits_no_device_has_no_plan() -> None:
 def test_the_batch_may_be_stated() -> None:
     # figure 3 on two devices, which differ in nothing: halves of 5, 20, 10 and 8, rounded up
     assert placed(example(), FREE, batch=8).value_ns == 3 + 10 + 5 + 4
+
+
+def test_far_clones_send_to_the_host_over_the_cards_beside_it() -> None:
+    # Two cards beside the host and two in another server, whose links take 50 ns for the byte of
+    # each tensor. At 102 ns all gradients are ready: sent as they are, 1 + 1 + 50 + 50 ns into the
+    # host, and 10 for the sum. With the far ones made beside the host: 100 + 50 + 2, then 1 + 1
+    # and 10.
+    ops = [Op(name="sum", time_ns={"cpu": 10})]
+    edges = list[Edge]()
+    for j in range(4):
+        ops += [
+            Op(name=f"clone_{j}/{name}", time_ns={"gpu": ns})
+            for name, ns in (("layer", 100), ("grad", 2))
+        ]
+        edges.append(Edge(producer=f"clone_{j}/layer", consumer=f"clone_{j}/grad", bytes=1))
+        edges.append(Edge(producer=f"clone_{j}/grad", consumer="sum", bytes=1))
+    links = draw.links(5, lambda a, b: (10**9, 0 if (a in (2, 3)) == (b in (2, 3)) else 49))
+    instance = draw.instance_of("far", ops, edges, draw.devices(["gpu"] * 4 + ["cpu"]), links)
+    found = run_method(instance, PORT, "data-parallel")
+    assert found.value_ns == 164
+    assert tuple(found.plan.devices) == (4, 0, 0, 1, 1, 2, 0, 3, 1)

@@ -28,7 +28,7 @@ SEMANTICS = Makespan()
 
 def proven(instance: Instance, semantics: Makespan = SEMANTICS) -> int:
     relaxed, _ = relax_memory(instance, semantics)
-    windows = work_windows(relaxed)
+    windows = work_windows(relaxed, semantics)
     found = search_layers(relaxed, semantics, windows, 0)
     return 0 if found is None else found.ns
 
@@ -48,7 +48,7 @@ def test_two_layers_pay_for_two_transfers_or_for_the_work_left(
     transfer_ns: int, least_ns: int
 ) -> None:
     instance = training_step(2, transfer_ns)
-    windows = work_windows(instance)
+    windows = work_windows(instance, SEMANTICS)
     assert window_bound(windows) == 50  # the path f0, f1, loss, b1, b0, w0
     assert proven(instance) == least_ns
     found = run_method(instance, SEMANTICS, "brute-force")
@@ -125,7 +125,7 @@ def test_with_too_many_labels_what_is_proven_by_then_counts(
 
 def test_a_search_that_is_stopped_says_what_was_known() -> None:
     instance = training_step(2, 3)
-    windows = work_windows(instance)
+    windows = work_windows(instance, SEMANTICS)
     found = search_layers(instance, SEMANTICS, windows, 17, lambda: True)
     assert found is None or found.ns == 17
 
@@ -143,7 +143,7 @@ def test_an_embedding_that_is_the_head_too_leaves_the_other_layers() -> None:
         plain,
         colocation=["layer0" if op.name == "loss" else op.colocation for op in plain.graph.ops],
     )
-    assert window_bound(work_windows(tied)) == 110  # 11 ops of 10 ns on the longest path
+    assert window_bound(work_windows(tied, SEMANTICS)) == 110  # 11 ops of 10 ns on the longest path
     # the other layers on one device leave it their gradients: two transfers of 3 ns take less
     assert proven(tied) == 116
     found = run_method(tied, SEMANTICS, "cp-sat", {"workers": 1}, time_limit_s=20)
@@ -167,7 +167,7 @@ def is_sound(instance: Instance, seed: int) -> bool:
     semantics = MAKESPAN_SEMANTICS[seed % len(MAKESPAN_SEMANTICS)]
     if not instance.arrays.possible.any(axis=1).all():
         return False
-    windows = work_windows(instance)
+    windows = work_windows(instance, semantics)
     found = None if windows is None else search_layers(instance, semantics, windows, 0)
     task = Task(instance, semantics)
     if not found or not found.ns or brute_force.applies(task, Params()) is not None:
@@ -195,7 +195,7 @@ def test_nor_where_labels_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = [proven(step) for step in steps]
     monkeypatch.setattr(labels, "MOST_LABELS", 2)
     for step, ns in zip(steps, exact, strict=True):
-        assert window_bound(work_windows(step)) < proven(step) < ns
+        assert window_bound(work_windows(step, SEMANTICS)) < proven(step) < ns
     assert sum(is_sound(nested_instance(seed), seed) for seed in range(12)) >= 3
 
 
