@@ -220,7 +220,7 @@ def _in_turn(known: JudgedKnown, waiting: Sequence[str], clock: Clock) -> Iterat
     # other's.
     task, is_likely = known.task, is_likely_proven(known.task)
     limit_s = clock.left_s or 0.0
-    steps = _proving(task, 1, {"start": False})
+    steps = _proving(task, 1, {"start": False, "anneal": False})
     first = next(steps)
     share = PROOF_SHARE if is_likely else UNLIKELY_PROOF_SHARE
     proof = _Side(chain([first], steps), share)

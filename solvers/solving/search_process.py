@@ -77,17 +77,17 @@ def plans(
     yield from (step for step in first if not step.is_placer)
     is_large = task.instance.num_parts > LARGE_PARTS
     turns = list(able(task, found.searches, workers if is_large else 1))
-    # Short turns find little: of all time each search has one, and one of them another.
-    turn = 0
+    # Short turns find little: of half of the time each search has one, and one of them the rest.
+    num, turn = len(turns), 0
     while turns:
         last = turns[0]
         for at, step in enumerate(turns):
             before_ns = known.value
-            yield _at_turn(step, turn, seed, 1 / (len(turns) - at + (len(turns) > 1)))
+            yield _at_turn(step, turn, seed, 1 / (num * (1 + (num > 1)) - at))
             if at and known.by == step.method and _is_far_below(known.value, before_ns):
                 last = step
         turn += 1
-        if len(turns) > 1:
+        if num > 1:
             yield _at_turn(last, turn, seed, 1.0)
             turn += 1
 

@@ -432,8 +432,8 @@ def test_searches_take_turns_and_the_last_is_of_the_one_that_finds_most(
     assert [step.method for step in steps] == [*both, last, *both]
     assert [step.seed for step in steps] == [5, 5, 6, 7, 7]
     assert [steps[i].params["anew"] for i in (0, 3)] == [False, True]
-    # each has a third of all time, and then one of them has the last third
-    assert [step.share for step in steps[:3]] == [1 / 3, 1 / 2, 1.0]
+    # each has a quarter of all time, and then one of them has the rest
+    assert [step.share for step in steps[:3]] == [1 / 4, 1 / 3, 1.0]
 
 
 def test_steps_beside_have_rules_whose_plans_or_bounds_hold_for_the_task() -> None:
