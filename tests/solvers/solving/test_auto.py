@@ -199,8 +199,8 @@ def test_what_one_exact_method_proves_alone_costs_no_other_work(
 
 def test_a_likely_proof_has_the_whole_time_and_a_head_start_of_half_of_it() -> None:
     # P seconds alone and S beside, S = P - half of the limit at most: together at most 1.5 P
-    task = Task(example(), PORT, Limits(20.0))
-    step = next(auto._first_proofs(task, 2))
+    known = known_of(example(), 20.0)
+    task, step = known.task, next(auto._first_proofs(known, 2))
     assert (step.method, step.share) == ("decomposition", 1.0)
     assert "start" not in step.params  # its own, as by itself
     assert auto._head_start_s(task, Clock(20.0), 2) == 10.0
