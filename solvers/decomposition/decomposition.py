@@ -87,7 +87,7 @@ class DecompositionParams(ExactParams):
     #: With one, and without a time limit, the same plan comes back every time.
     workers: int = Field(default=2, ge=1, le=1024)
     #: Whether annealing searches for plans after the sections. Without it, small whole models get
-    #: that time, which pays where another process searches for plans at the same time.
+    #: that time, and large ones are left out, which pays where other searches find the plans.
     anneal: bool = True
 
 
@@ -173,7 +173,7 @@ def solve(search: SectionSearch, params: DecompositionParams) -> None:
     sections = sections_between(instance, cuts(instance))
     # nothing to decompose, and too large for a model of the whole: only annealing is left
     if len(sections) == 1 and instance.num_ops > MOST_OPS_OF_CHAINS:
-        while _anneal(search, 1.0) and search.clock.left_s is not None:
+        while params.anneal and _anneal(search, 1.0) and search.clock.left_s is not None:
             pass
         return
     tiles, exact = tiling(search.table, sections), instance.arrays.memory_is_slack
@@ -194,8 +194,6 @@ def solve(search: SectionSearch, params: DecompositionParams) -> None:
         if not large or search.promises(tiles, _step):
             search.dive(tiles, join, _step)
             search.refine(tiles, _step, join)
-    # a large whole model rarely proves anything: then annealing runs even if it was not wanted
-    anneals = params.anneal or whole_parts(instance) > PROMISING
     if not search.over and not exact:
         # what proves comes before annealing, which only looks for plans
         search.dive_into_memory(tiles, _step)
@@ -211,13 +209,15 @@ def solve(search: SectionSearch, params: DecompositionParams) -> None:
             return
     # a shorter plan is a shorter horizon for the whole model, whose threads take over from
     # processes
-    if anneals:
+    if params.anneal:
         _anneal(search)
+    elif search.plan is not None and whole_parts(instance) > PROMISING:
+        return  # it rarely proves anything: searches do more with the time
     search.workers.close()
     if search.over:
         return
     solve_whole(search, chains, params.workers)
-    while anneals and search.clock.left_s is not None and _anneal(search, 1.0):
+    while params.anneal and search.clock.left_s is not None and _anneal(search, 1.0):
         pass  # annealing uses up the time limit
 
 

@@ -53,7 +53,7 @@ from placegap.solvers.local_search.walk import (
 HOT, COLD = 0.2, 0.005  # temperatures at the beginning and end of a round, in mean times of an op
 WINDOW_OPS, MOST_EXITS = 500, 512  # ops of a window, and most items behind it that may wait for it
 # Moves of the first round, at least and per op, and the factor from each round to the next.
-FIRST_ROUND, FIRST_PER_OP, GROWTH = 20_000, 50, 2
+FIRST_ROUND, FIRST_PER_OP, GROWTH = 20_000, 50, 4
 ENOUGH_PER_OP = 100  # moves per op of a round at full heat; with fewer it begins colder
 LARGEST_WALK = 60_000  # items of the largest graph that is searched as a whole
 MOST_SHARED = 1_000_000  # edges of the largest graph of which several walks hold copies

@@ -106,7 +106,7 @@ def run(task: Task, params: AutoParams) -> Outcome:
         if head_start_s is None:
             steps = _in_time(_in_turn(known, waiting, clock), task, clock)
         else:
-            steps = _first_proofs(task, workers)
+            steps = _first_proofs(known, workers)
         with SearchProcess(known, clock, head_start_s, waiting, workers) as search:
             _run_steps(steps, known, clock, search)
             search.wait()
@@ -189,11 +189,12 @@ def _choices(instance: Instance) -> int:
     return instance.arrays.num_groups + int(between.sum())
 
 
-def _first_proofs(task: Task, workers: int) -> Iterator[Step]:
+def _first_proofs(known: JudgedKnown, workers: int) -> Iterator[Step]:
     """What this process does beside another one that looks for plans: proofs, then searches."""
+    task = known.task
     yield from _proving(task, workers, {"start": False, "anneal": False})  # the other anneals
     if workers > 1:
-        yield from plans(task, task.limits.seed + SECOND_SEED)
+        yield from plans(known, task.limits.seed + SECOND_SEED)
 
 
 def _proving(task: Task, workers: int, options: Mapping[str, object]) -> Iterator[Step]:
@@ -219,11 +220,11 @@ def _in_turn(known: JudgedKnown, waiting: Sequence[str], clock: Clock) -> Iterat
     # other's.
     task, is_likely = known.task, is_likely_proven(known.task)
     limit_s = clock.left_s or 0.0
-    steps = _proving(task, 1, {"start": False})
+    steps = _proving(task, 1, {"start": False, "anneal": False})
     first = next(steps)
     share = PROOF_SHARE if is_likely else UNLIKELY_PROOF_SHARE
     proof = _Side(chain([first], steps), share)
-    search = _Side(plans(task, task.limits.seed, waiting), 1 - share)
+    search = _Side(plans(known, task.limits.seed, waiting), 1 - share)
     sides = [proof, search] if is_likely or not first.needs_bounds else [search, proof]
     while sides:
         side = min(sides, key=lambda one: one.spent_s / one.share)

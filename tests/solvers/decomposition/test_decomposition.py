@@ -104,6 +104,20 @@ def test_a_time_limit_is_kept_and_plans_improve_meanwhile() -> None:
     assert values[-1] < values[0]
 
 
+@pytest.mark.parametrize(("most_parts", "models"), [(0, 0), (10**9, 1)])
+def test_without_annealing_there_is_no_large_model_of_the_whole(
+    most_parts: int, models: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole: list[int] = []
+    monkeypatch.setattr(decomposition, "MOST_INNER", -1)  # no section is solved by itself
+    monkeypatch.setattr(decomposition, "PROMISING", most_parts)
+    monkeypatch.setattr(decomposition, "solve_whole", lambda *_: whole.append(1))
+    monkeypatch.setattr(decomposition, "_anneal", lambda *_: pytest.fail("it annealed"))
+    found = run_method(long(), PORT, "decomposition", {**ONE, "anneal": False})
+    assert (len(whole), found.status) == (models, "feasible")
+    assert 0 < found.bound_ns <= OPTIMUM_OF_LONG_NS <= found.value_ns
+
+
 OPTIMUM_OF_LONG_NS = 1_556_362
 
 

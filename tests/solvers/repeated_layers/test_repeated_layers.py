@@ -7,7 +7,7 @@ from draws import draw
 from draws.layered import stack, stacks
 from references.brute_force import MAKESPAN_SEMANTICS
 
-from placegap.instances import Makespan, Plan, evaluate
+from placegap.instances import Instance, Makespan, Plan, evaluate
 from placegap.instances.oracle.placements import best_schedule
 from placegap.solvers import Limits, Task, run_method
 from placegap.solvers.core.registry import METHODS, why_not
@@ -15,6 +15,7 @@ from placegap.solvers.repeated_layers import layer_plans
 from placegap.solvers.repeated_layers import repeated_layers as layers
 from placegap.solvers.repeated_layers.layer_search import anneal_layer
 from placegap.solvers.repeated_layers.repeated_layers import RepeatedLayersParams
+from placegap.solvers.solving.incumbent import JudgedKnown
 from placegap.solvers.solving.search_process import plans
 
 NAME = "repeated-layers"
@@ -113,11 +114,13 @@ def test_an_interrupt_keeps_what_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_auto_begins_with_it_where_layers_repeat() -> None:
-    limits = Limits(60.0)
-    layered = [step.method for step in islice(plans(Task(stack(3, 4), Makespan(), limits), 0), 2)]
-    assert layered == [NAME, "run-moves"]
+    def first_of(instance: Instance) -> list[str]:
+        known = JudgedKnown(task=Task(instance, Makespan(), Limits(60.0)))
+        return [step.method for step in islice(plans(known, 0), 2)]
+
+    assert first_of(stack(3, 4)) == [NAME, "run-moves"]
     chain = draw.row([draw.op(i, {"gpu": 3}) for i in range(9)], draw.devices(["gpu", "gpu"]))
-    assert next(plans(Task(chain, Makespan(), limits), 0)).method == "run-moves"
+    assert first_of(chain)[0] == "run-moves"
 
 
 def test_without_a_device_for_all_bottlenecks_there_is_a_bound_alone() -> None:
