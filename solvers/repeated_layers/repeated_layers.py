@@ -18,7 +18,7 @@ from placegap.solvers.core.progress import Known, report, reporter
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import PROOF, Bound, Outcome
 from placegap.solvers.local_search.quick_schedule import inserted
-from placegap.solvers.repeated_layers.layer_bound import ORIGIN, LayerProof, prove_layers
+from placegap.solvers.repeated_layers.layer_bound import ORIGIN, LayerProof, ns_on, prove_layers
 from placegap.solvers.repeated_layers.layer_plans import (
     LayerClass,
     LayerEffort,
@@ -36,6 +36,7 @@ USUAL_MOVES = 20_000  # if there is neither a time limit nor a number of moves
 # Share of the effort for a first run of each layout, which also shows how much room tensors need;
 # most of these runs for each layout; most of the effort for all layouts.
 PRE_RUN, MOST_PRE_RUNS, PRE_RUNS = 0.06, 4, 0.4
+LATER_RUN = 0.6  # share of a first run that the next one of the same layout has
 # The long run gains 1 to 3 %: none begins where the first ones are so much above the incumbent, or
 # find nothing better than one device, as on training steps, whose gradients of weights are pinned.
 HOPELESS = 1.05
@@ -132,12 +133,15 @@ class _LayerSearch:
         if moves is None and clock.limit_s is None:
             moves = USUAL_MOVES
         nothing = np.zeros(self.instance.num_devices, np.int64)
-        keys, start_ns = [*self._layouts(nothing)], self.known.value
+        found, ops, start_ns = self._layouts(nothing), self.bottlenecks.ops, self.known.value
+        least_ns = {key: ns_on(self.proof, one.device[ops]) for key, one in found.items()}
         effort = LayerEffort(clock.left_s, moves)
-        part = effort.part(min(PRE_RUN, PRE_RUNS / len(keys)))
+        part = effort.part(min(PRE_RUN, PRE_RUNS / len(found)))
         first, tried = clock.part(PRE_RUNS), list[_Tried]()
-        for key in keys:
-            if not tried or not first.is_over():
+        for key in sorted(found, key=lambda key: least_ns[key]):
+            value_ns = self.known.value
+            hopeless = first.is_over() or (value_ns is not None and least_ns[key] >= value_ns)
+            if not tried or not hopeless:
                 tried.append(self._first_runs(key, part, clock))
         if self.is_stopped:
             return INTERRUPTED
@@ -185,8 +189,11 @@ class _LayerSearch:
         # By the rule `sum` tensors need no room: another run would have the same plan.
         reserve = np.zeros(self.instance.num_devices, np.int64)
         most = 1 if self.semantics.memory_rule == "sum" else MOST_PRE_RUNS
+        planner: LayerPlanner | None = None
         for left in range(most - 1, -1, -1):
-            planner = self._planner(key, reserve)
+            earlier, planner = planner, self._planner(key, reserve)
+            if earlier is not None:  # most layers stay where they are
+                planner.earlier, effort = earlier.classes, effort.part(LATER_RUN)
             plan = self._plan_of(planner, effort, self.seed)
             began_s = now_s()
             verdict = evaluate(self.instance, plan, self.semantics)
