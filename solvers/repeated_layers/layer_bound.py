@@ -171,8 +171,8 @@ def windows_of(
         local[ops], local[fork], local[join] = -2, -2, -2
     table = channel_table(semantics.channels, k)
     ends = _way_in(instance, bottlenecks, time_ns), _way_out(instance, bottlenecks, time_ns)
-    own = held[bottlenecks.ops]
-    return LayerWindows(kinds, which, time_ns[bottlenecks.ops], table, *ends, own, beside)
+    spine = bottlenecks.ops
+    return LayerWindows(kinds, which, time_ns[spine], table, *ends, held[spine], beside)
 
 
 def _way_in(instance: Instance, bottlenecks: Bottlenecks, time_ns: Ints) -> Ints:
@@ -604,21 +604,24 @@ def prove_layers(
                     least[w][c, d] = max(least[w][c, d], proven)
 
 
+def window_ns(proof: LayerProof, w: int, a: int, b: int) -> int:
+    """The bound of a kind of windows for two devices; new prices are kept."""
+    windows, window = proof.windows, proof.windows.kinds[w]
+    if not window.trees:
+        return int(window.longest[a, b])
+    if (w, a, b) not in proof.prices:
+        found = best_prices(window, windows.channel, windows.num_machines, a, b)
+        proof.prices[w, a, b] = found
+    return window_bound(window, windows.channel, proof.prices[w, a, b], a, b)
+
+
 def ns_on(proof: LayerProof, at: Ints) -> int:
-    """The bound for plans whose bottlenecks are on given devices, (S,); new prices are kept."""
+    """The bound for plans whose bottlenecks are on given devices, (S,)."""
     windows, devices = proof.windows, at.tolist()
     total = int(windows.head_ns[at[0]] + windows.tail_ns[at[-1]])
-    total += sum(windows.time_ns[np.arange(len(at)), at].tolist())
-    for (w, a, b), number in Counter(
-        zip(windows.which, devices, devices[1:], strict=False)
-    ).items():
-        window = windows.kinds[w]
-        given = window, windows.channel, windows.num_machines, a, b
-        if window.trees and (w, a, b) not in proof.prices:
-            proof.prices[w, a, b] = best_prices(*given)
-        prices = proof.prices.get((w, a, b), np.zeros(windows.num_machines, np.int64))
-        total += number * window_bound(window, windows.channel, prices, a, b)
-    return total
+    total += int(windows.time_ns[np.arange(len(at)), at].sum())
+    kinds = Counter(zip(windows.which, devices, devices[1:], strict=False))
+    return total + sum(number * window_ns(proof, *kind) for kind, number in kinds.items())
 
 
 def shortest(
