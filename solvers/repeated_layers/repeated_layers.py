@@ -71,7 +71,8 @@ def repeated_layers(task: Task[Makespan], params: RepeatedLayersParams) -> Outco
     """Searches one layer of each kind and repeats it, with a bound beside its plan.
 
     A bottleneck is an op that all paths pass, apart from side inputs and ops with much slack. All
-    of them run on one device; where memory forces more, each device has a part of the row. When one
+    of them run on one device; where memory forces more, each device has a part of the row, cut
+    where a change costs least by the bound; parts that cannot win are not searched. When one
     ends, all may be idle, so the section up to the next one is a problem of its own, given where
     the tensors of earlier ops are. Equal sections are one class. Each class is searched by
     simulated annealing, with time in proportion to its number and serial time: a move sends one op
@@ -158,8 +159,8 @@ class _LayerSearch:
             left_s = max(0.0, left_s - JUDGINGS * self.judging_s)
         if moves is not None:
             moves = max(1, moves - self.moves)
-        # other devices of a section's ops may need other room
-        shares = LONG_RUNS if best.reserve.any() else (1.0,)
+        # where tensors need room, they may need more of it elsewhere
+        shares = LONG_RUNS if most > 1 and best.reserve.any() else (1.0,)
         parts, self.seed = (
             [LayerEffort(left_s, moves).part(share) for share in shares],
             self.seed + 1,
