@@ -152,11 +152,18 @@ def _in_repeats(relaxed: Instance, semantics: Makespan, clock: Clock) -> Iterato
     bottlenecks = bottlenecks_of(relaxed)
     if has_repeats(relaxed, bottlenecks):
         # brings HiGHS and numba
+        from placegap.solvers.repeated_layers import room_bound
         from placegap.solvers.repeated_layers.layer_bound import ORIGIN, prove_layers
 
-        proof = prove_layers(relaxed, semantics, bottlenecks, clock.part(REPEATS_SHARE).is_over)
-        if proof is not None:
-            yield Bound(proof.ns, ORIGIN)
+        arrays, part = relaxed.arrays, clock.part(REPEATS_SHARE)
+        held = None if arrays.memory_is_slack else arrays.resident_bytes
+        proof = prove_layers(relaxed, semantics, bottlenecks, part.is_over, held)
+        if proof is None:
+            return
+        yield Bound(proof.ns, ORIGIN)
+        if held is not None:
+            in_room = room_bound.prove_room(proof, arrays.memory_bytes, part.is_over)
+            yield Bound(in_room, room_bound.ORIGIN)
 
 
 def _in_memory(

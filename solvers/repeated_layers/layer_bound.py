@@ -13,6 +13,10 @@ on different devices: a relaxation, so that any branch counts.
 The best prices are those of a linear program by cutting planes. Any prices prove a bound, so they
 are rounded to integers, and the bound is computed from those in integers (`window_bound`).
 
+*Room.* Where memory binds, bytes have prices too (`room_prices`): T and the price of a window's
+bytes together are no less than the cheapest way to place its branches with both prices, in which
+the longest path has a price as well, T being no shorter (`held_bound`).
+
 A window has only ops behind the fork and before the join, and edges among those. Other ops of a
 section (side inputs, late gradients) may run before or after it. Memory and colocation are left
 out, so the bound holds for all plans.
@@ -20,6 +24,7 @@ out, so the bound holds for all plans.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +39,7 @@ from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.graph_index import DisjointSets, GraphIndex, group_by
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED, ceil_div
+from placegap.solvers.bounds.labels.room_prices import RoomPrices
 from placegap.solvers.core.back_ends.silent_highs import silent_highs
 from placegap.solvers.core.clock import never
 from placegap.solvers.local_search.disjunctive_graph import channel_table
@@ -65,6 +71,7 @@ class BranchTree(NamedTuple):
     readers: Ints
     move_ns: Ints
     share: Ints
+    held: Ints  # (n,) int64: Bytes that add up, where prices of room count them
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +119,8 @@ class LayerWindows(NamedTuple):
     channel: Ints  # as in `Machines`
     head_ns: Ints  # (K,) int64: Earliest start of the first bottleneck
     tail_ns: Ints  # (K,) int64: Least way from the end of the last one
+    held: Ints  # (S,) int64: Bytes of the bottlenecks
+    beside: int  # bytes of the ops that are in no window
 
     @property
     def num_machines(self) -> int:
@@ -119,8 +128,10 @@ class LayerWindows(NamedTuple):
         return max(len(self.head_ns), int(self.channel.max(initial=-1)) + 1)
 
 
-def windows_of(instance: Instance, semantics: Makespan, bottlenecks: Bottlenecks) -> LayerWindows:
-    """All windows in classes; O(n K + m K^2)."""
+def windows_of(
+    instance: Instance, semantics: Makespan, bottlenecks: Bottlenecks, held: Ints
+) -> LayerWindows:
+    """All windows in classes, with the bytes of ops that count; O(n K + m K^2)."""
     arrays, index = instance.arrays, instance.arrays.index
     k, n = instance.num_devices, instance.num_ops
     per_tensor = semantics.transfers == "per_tensor"
@@ -131,7 +142,7 @@ def windows_of(instance: Instance, semantics: Makespan, bottlenecks: Bottlenecks
     kinds: list[LayerWindow] = []
     number: dict[Hashable, int] = {}
     which: list[int] = []
-    local = np.full(n, -2)
+    local, beside = np.full(n, -2), int(held.sum() - held[bottlenecks.ops].sum())
     for s in range(1, bottlenecks.num_sections - 1):
         fork, join = int(bottlenecks.ops[s - 1]), int(bottlenecks.ops[s])
         ops = order[by_section[ptr[s] : ptr[s + 1]]]
@@ -148,16 +159,20 @@ def windows_of(instance: Instance, semantics: Makespan, bottlenecks: Bottlenecks
             made.share.tobytes() if per_tensor else b"",
             moves.tobytes(),
             time_ns[ops[made.ops]].tobytes(),
+            held[ops[made.ops]].tobytes(),
         )
+        beside -= int(held[ops[made.ops]].sum())
         if key not in number:
             number[key] = len(kinds)
             tables = moves[:, arrays.link_class]
-            kinds.append(_window(made, time_ns[ops[made.ops]], tables, per_tensor, k))
+            own = time_ns[ops[made.ops]], held[ops[made.ops]]
+            kinds.append(_window(made, *own, tables, per_tensor))
         which.append(number[key])
         local[ops], local[fork], local[join] = -2, -2, -2
     table = channel_table(semantics.channels, k)
     ends = _way_in(instance, bottlenecks, time_ns), _way_out(instance, bottlenecks, time_ns)
-    return LayerWindows(kinds, which, time_ns[bottlenecks.ops], table, *ends)
+    spine = bottlenecks.ops
+    return LayerWindows(kinds, which, time_ns[spine], table, *ends, held[spine], beside)
 
 
 def _way_in(instance: Instance, bottlenecks: Bottlenecks, time_ns: Ints) -> Ints:
@@ -229,9 +244,9 @@ def _window_rows(index: GraphIndex, edges: Ints, local: Ints, n: int) -> _Rows:
     return _Rows(ops, edges, producer, consumer, count[tensor.ravel()].astype(np.int64))
 
 
-def _window(rows: _Rows, time_ns: Ints, moves: Ints, per_tensor: bool, k: int) -> LayerWindow:
+def _window(rows: _Rows, time_ns: Ints, held: Ints, moves: Ints, per_tensor: bool) -> LayerWindow:
     """Branches are components without fork and join; equal ones count together."""
-    n = len(rows.ops)
+    n, k = len(rows.ops), moves.shape[1]
     share = rows.share if per_tensor else np.ones_like(rows.share)
     sets = DisjointSets(n)
     direct = np.zeros((k, k), np.int64)
@@ -264,6 +279,7 @@ def _window(rows: _Rows, time_ns: Ints, moves: Ints, per_tensor: bool, k: int) -
             readers,
             np.ascontiguousarray(moves[at[by]]),
             share[at[by]],
+            held[ops],
         )
         key = tuple(part.tobytes() for part in tree)
         found[key] = (tree, found[key][1] + 1 if key in found else 1)
@@ -326,7 +342,14 @@ def idle_ns(window: LayerWindow, channel: Ints, num_machines: int, a: int, b: in
 
 @kernel(allocates=False)
 def price_tree(
-    tree: BranchTree, channel: Ints, price: Floats, a: int, b: int, value: Floats, arg: Ints
+    tree: BranchTree,
+    channel: Ints,
+    price: Floats,
+    hold: Floats,
+    a: int,
+    b: int,
+    value: Floats,
+    arg: Ints,
 ) -> float:
     """The least cost of a branch; `value` (n, K) and `arg` (m, K) are scratch that tells where."""
     n, k = tree.time_ns.shape
@@ -340,7 +363,7 @@ def price_tree(
                 if tree.time_ns[i, d] >= BIG:
                     value[i, d] = 1e300
                     continue
-                cost = price[d] * tree.time_ns[i, d]
+                cost = price[d] * tree.time_ns[i, d] + hold[d] * tree.held[i]
             for e in range(tree.in_ptr[i], tree.in_ptr[i + 1]):
                 u = tree.producer[e]
                 best, where = 1e300, -1
@@ -402,7 +425,8 @@ def best_prices(window: LayerWindow, channel: Ints, num_machines: int, a: int, b
     best = np.zeros(num_machines, np.int64)
     while True:
         known = np.where(idle <= floor, idle, 0)
-        found = _cutting_planes(window, channel, known, a, b)
+        found, _ = cutting_planes(window, channel, known, np.zeros(window.direct_ns.shape[0]), a, b)
+        found = found[:-1]
         proven = window_bound(window, channel, found, a, b)
         if proven <= floor:
             return best if best.any() else found
@@ -413,44 +437,54 @@ def best_prices(window: LayerWindow, channel: Ints, num_machines: int, a: int, b
             return best
 
 
-def _cutting_planes(window: LayerWindow, channel: Ints, idle: Ints, a: int, b: int) -> Ints:
+def cutting_planes(
+    window: LayerWindow, channel: Ints, idle: Ints, hold: Floats, a: int, b: int, floor: int = 0
+) -> tuple[Ints, Floats]:
     """Prices that prove most, by the linear program over the cheapest ways found so far."""
+    # Those of machines, then that of the `floor`, a time which the window takes at least; and the
+    # bytes of each device in the program's best mixture of ways. A byte costs `hold` ns.
     k, num_machines = window.direct_ns.shape[0], len(idle)
     trees, counts = window.trees, np.array(window.counts, float)
     scratch = [(np.zeros(t.time_ns.shape), np.zeros(t.move_ns.shape[:2], np.int64)) for t in trees]
     unit = max(1.0, float(window.longest[a, b]))
+    waits = np.append(idle, floor)
     solver = silent_highs(threads=1, random_seed=0)
     inf = highspy.kHighsInf
-    for r in range(num_machines):
-        solver.addVar(0.0, 1.0)
-        solver.changeColCost(r, -float(idle[r]) / unit)
+    for r in range(num_machines + 1):
+        solver.addVar(0.0, 1.0 if r < num_machines or floor > 0 else 0.0)
+        solver.changeColCost(r, -float(waits[r]) / unit)
     for t in range(len(trees)):
         solver.addVar(0.0, 1e12)
-        solver.changeColCost(num_machines + t, -counts[t])
-    everything = np.arange(num_machines, dtype=np.int32)
-    solver.addRow(-inf, 1.0, num_machines, everything, np.ones(num_machines))
-    price = np.zeros(num_machines)
+        solver.changeColCost(num_machines + 1 + t, -counts[t])
+    everything = np.arange(num_machines + 1, dtype=np.int32)
+    solver.addRow(-inf, 1.0, num_machines + 1, everything, np.ones(num_machines + 1))
+    price = np.zeros(num_machines + 1)
     price[:k] = 1.0 / k
-    best, best_value = price.copy(), -1.0
+    best, best_value, held = price.copy(), -1.0, list[Floats]()
     for _ in range(MOST_CUTS):
-        value = float(price @ idle)
+        value = float(price @ waits)
         for t, tree in enumerate(trees):
-            value += counts[t] * price_tree(tree, channel, price, a, b, *scratch[t])
+            value += counts[t] * price_tree(tree, channel, price, hold, a, b, *scratch[t])
             load = np.zeros(num_machines)
             add_loads(tree, channel, b, scratch[t][1], scratch[t][0], load)
+            held.append(tree.held @ scratch[t][0])
             used = np.flatnonzero(load)
-            columns = np.append(used, num_machines + t).astype(np.int32)
-            solver.addRow(-inf, 0.0, len(columns), columns, np.append(-load[used] / unit, 1.0))
+            columns = np.append(used, num_machines + 1 + t).astype(np.int32)
+            entries = np.append(-load[used] / unit, 1.0)
+            solver.addRow(-inf, float(held[-1] @ hold) / unit, len(columns), columns, entries)
         if value > best_value:
             best, best_value = price.copy(), value
         solver.run()
         promised = -float(solver.getInfo().objective_function_value) * unit
         if promised - best_value <= GOOD * promised:
             break
-        found = np.maximum(np.array(solver.getSolution().col_value[:num_machines]), 0.0)
+        found = np.maximum(np.array(solver.getSolution().col_value[: num_machines + 1]), 0.0)
         # between the best prices and the linear program's, which jump at first
         price = MIX * found / max(1e-9, found.sum()) + (1 - MIX) * best
-    return np.asarray(np.round(best * window.scale), np.int64)
+    mixture = np.abs(np.array(solver.getSolution().row_dual[1:]))
+    most = sum(int(t.held.sum()) * c for t, c in zip(trees, window.counts, strict=True))
+    scale = min(window.scale, MOST_COST // max(1, int(most * hold.max())))
+    return np.asarray(np.round(best * scale), np.int64), mixture @ np.array(held)
 
 
 def window_bound(window: LayerWindow, channel: Ints, prices: Ints, a: int, b: int) -> int:
@@ -460,9 +494,8 @@ def window_bound(window: LayerWindow, channel: Ints, prices: Ints, a: int, b: in
     if total == 0 or not window.trees:
         return floor
     idle = idle_ns(window, channel, len(prices), a, b).tolist()
-    cost = 0
-    for tree, count in zip(window.trees, window.counts, strict=True):
-        cost += count * int(_least_cost(tree, channel, prices, a, b, np.empty_like(tree.time_ns)))
+    free = np.zeros(window.direct_ns.shape[0], np.int64)
+    cost = _least_costs(window, channel, prices, free, 0, a, b)
     while True:
         paid = cost + sum(p * i for p, i in zip(prices.tolist(), idle, strict=True) if i <= floor)
         proven = ceil_div(paid, total)
@@ -471,8 +504,33 @@ def window_bound(window: LayerWindow, channel: Ints, prices: Ints, a: int, b: in
         floor = proven  # the waits of more devices and channels count then
 
 
+def held_bound(
+    window: LayerWindow, channel: Ints, prices: Ints, room: RoomPrices, a: int, b: int, floor: int
+) -> int:
+    """Least ns of a window and of its bytes' prices together, where it takes `floor` at least."""
+    total, each = sum(prices.tolist()), np.array(room.each, np.int64)
+    idle = idle_ns(window, channel, len(prices) - 1, a, b)
+    paid = np.append(np.where(idle <= floor, idle, 0), floor).tolist()
+    cost = _least_costs(window, channel, prices, each, room.shift, a, b)
+    return ceil_div(cost + sum(p * ns for p, ns in zip(prices.tolist(), paid, strict=True)), total)
+
+
+def _least_costs(
+    window: LayerWindow, channel: Ints, prices: Ints, hold: Ints, shift: int, a: int, b: int
+) -> int:
+    """What all branches cost at least, in ns times all prices together."""
+    total, cost = sum(prices.tolist()), 0
+    for tree, count in zip(window.trees, window.counts, strict=True):
+        hold_ns = total * ((tree.held[:, None] * hold) >> shift)
+        scratch = np.empty_like(tree.time_ns)
+        cost += count * int(_least_cost(tree, channel, prices, hold_ns, a, b, scratch))
+    return cost
+
+
 @kernel(allocates=False)
-def _least_cost(tree: BranchTree, channel: Ints, price: Ints, a: int, b: int, value: Ints) -> int:
+def _least_cost(
+    tree: BranchTree, channel: Ints, price: Ints, hold_ns: Ints, a: int, b: int, value: Ints
+) -> int:
     """`price_tree` in integers, with shares rounded down; `value` (n, K) is scratch."""
     n, k = tree.time_ns.shape
     total = 0
@@ -485,7 +543,7 @@ def _least_cost(tree: BranchTree, channel: Ints, price: Ints, a: int, b: int, va
                 if tree.time_ns[i, d] >= BIG:
                     value[i, d] = NO_WAY
                     continue
-                cost = price[d] * tree.time_ns[i, d]
+                cost = price[d] * tree.time_ns[i, d] + hold_ns[i, d]
             for e in range(tree.in_ptr[i], tree.in_ptr[i + 1]):
                 u, best = tree.producer[e], NO_WAY
                 for c in range(k):
@@ -518,18 +576,20 @@ def prove_layers(
     semantics: Makespan,
     bottlenecks: Bottlenecks,
     is_over: Callable[[], bool] = never,
+    held: Ints | None = None,
 ) -> LayerProof | None:
     """The bound of an instance: windows on the shortest path get prices until all of them have."""
-    # None: times or tables are too large.
+    # None: times or tables are too large. `held` are bytes of ops for prices of room.
     entries = len(instance.arrays.index.producer) * instance.num_devices**2
     if instance.arrays.serial_horizon_ns >= BIG or entries > MOST_ENTRIES:
         return None
-    windows = windows_of(instance, semantics, bottlenecks)
+    nothing = np.zeros(instance.num_ops, np.int64)
+    windows = windows_of(instance, semantics, bottlenecks, nothing if held is None else held)
     k, channel = instance.num_devices, windows.channel
     prices: dict[tuple[int, int, int], Ints] = {}
     least = [window.longest.copy() for window in windows.kinds]
     while True:
-        value, path = _shortest(windows, least)
+        value, path = shortest(windows, least, windows.time_ns)
         new = {(windows.which[s], a, b) for s, (a, b) in enumerate(path)} - prices.keys()
         new = {(w, a, b) for w, a, b in new if windows.kinds[w].trees}
         if not new or is_over():
@@ -544,13 +604,35 @@ def prove_layers(
                     least[w][c, d] = max(least[w][c, d], proven)
 
 
-def _shortest(windows: LayerWindows, least: list[Ints]) -> tuple[int, list[tuple[int, int]]]:
+def window_ns(proof: LayerProof, w: int, a: int, b: int) -> int:
+    """The bound of a kind of windows for two devices; new prices are kept."""
+    windows, window = proof.windows, proof.windows.kinds[w]
+    if not window.trees:
+        return int(window.longest[a, b])
+    if (w, a, b) not in proof.prices:
+        found = best_prices(window, windows.channel, windows.num_machines, a, b)
+        proof.prices[w, a, b] = found
+    return window_bound(window, windows.channel, proof.prices[w, a, b], a, b)
+
+
+def ns_on(proof: LayerProof, at: Ints) -> int:
+    """The bound for plans whose bottlenecks are on given devices, (S,)."""
+    windows, devices = proof.windows, at.tolist()
+    total = int(windows.head_ns[at[0]] + windows.tail_ns[at[-1]])
+    total += int(windows.time_ns[np.arange(len(at)), at].sum())
+    kinds = Counter(zip(windows.which, devices, devices[1:], strict=False))
+    return total + sum(number * window_ns(proof, *kind) for kind, number in kinds.items())
+
+
+def shortest(
+    windows: LayerWindows, least: list[Ints], time_ns: Ints
+) -> tuple[int, list[tuple[int, int]]]:
     """The least sum of bottlenecks and windows over devices, and its pairs of devices."""
-    reach, came = windows.head_ns + windows.time_ns[0], []
+    reach, came = windows.head_ns + time_ns[0], []
     for s, which in enumerate(windows.which):
         sums = reach[:, None] + least[which]
         came.append(sums.argmin(axis=0))
-        reach = np.minimum(sums.min(axis=0) + windows.time_ns[s + 1], BIG)
+        reach = np.minimum(sums.min(axis=0) + time_ns[s + 1], BIG)
     reach = reach + windows.tail_ns
     at = int(reach.argmin())
     value, path = int(reach[at]), []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from placegap.instances.problem.integers import NEVER, NO_LIMIT
 from placegap.instances.referee.channels import plan_from_times
 from placegap.solvers.core.clock import now_s, stop_requested
 from placegap.solvers.local_search.cooling import CoolingSteps, Pace
-from placegap.solvers.repeated_layers.layer_bound import LayerProof, best_prices
+from placegap.solvers.repeated_layers.layer_bound import LayerProof, best_prices, ns_on, window_ns
 from placegap.solvers.repeated_layers.layer_search import LayerWalk, anneal_layer, walk_of
 from placegap.solvers.repeated_layers.sections import FREE, Bottlenecks, LayerSection, LayerSections
 
@@ -24,6 +23,7 @@ RESERVE = 0.01  # share of each device's memory that is left to tensors, by the 
 SLOWEST = 1.5  # devices so many times as slow as the fastest one may have the first bottlenecks
 # Parts of the sections' other ops that may have room beside their bottlenecks.
 PARTS = (1.0, 0.75, 0.5, 0.25, 0.0)
+LOOK_BACK = (0, 16)  # places before a full device's end at which the next one may begin
 
 # The runs of a class, one after the other: what a ns of load costs beside the makespan, in parts of
 # the bound's prices, which are 1 together, and of equal prices; and the first temperature, in
@@ -94,7 +94,7 @@ def room_bytes(instance: Instance, semantics: Makespan, reserve: Ints) -> Ints:
 
 
 def layouts(
-    instance: Instance, bottlenecks: Bottlenecks, held: Ints, room: Ints
+    instance: Instance, bottlenecks: Bottlenecks, proof: LayerProof, held: Ints, room: Ints
 ) -> dict[tuple[int, int], Layout]:
     """Layouts worth trying, by the first device and their rank: the most room is first."""
     # The first device is the fastest for the bottlenecks, or another kind that is nearly as fast:
@@ -111,8 +111,14 @@ def layouts(
             alike.add(kind)
             best: dict[int, Layout] = {}
             for part in PARTS:
-                layout = _layout(instance, bottlenecks, held, room, part, first)
-                if layout is not None:
+                given = instance, bottlenecks, proof, held, room, part, first
+                likely = [
+                    (ns_on(proof, layout.device[bottlenecks.ops]), look_back, layout)
+                    for look_back in LOOK_BACK
+                    if (layout := _layout(*given, look_back)) is not None
+                ]
+                if likely:
+                    layout = min(likely)[-1]
                     best.setdefault(len(np.unique(layout.device[bottlenecks.ops])), layout)
             found.update({(first, rank): layout for rank, layout in enumerate(best.values())})
     return found
@@ -127,12 +133,20 @@ def _times_of(instance: Instance, bottlenecks: Bottlenecks) -> Ints:
 
 
 def _layout(
-    instance: Instance, bottlenecks: Bottlenecks, held: Ints, room: Ints, part: float, first: int
+    instance: Instance,
+    bottlenecks: Bottlenecks,
+    proof: LayerProof,
+    held: Ints,
+    room: Ints,
+    part: float,
+    first: int,
+    look_back: int,
 ) -> Layout | None:
     """The first device until it is full, then others, the fastest first; None without room."""
     # Each device has a contiguous part, so that few tensors change devices, and the device changes
     # between neighbouring bottlenecks: a tensor that many ops of a section read would be sent to
-    # each of them (per_edge).
+    # each of them (per_edge). Of the last few places the one counts where the change costs least:
+    # behind an op whose tensor is small.
     ops, num = bottlenecks.ops, bottlenecks.num_sections
     time_ns = _times_of(instance, bottlenecks)
     # of equally fast devices the one with most room comes first
@@ -141,15 +155,38 @@ def _layout(
     inner = np.zeros(num, np.int64)
     np.add.at(inner, bottlenecks.section, np.where(bottlenecks.pinned, 0, held))
     num_free = np.bincount(bottlenecks.section[~bottlenecks.pinned], minlength=num)
-    begins = [s for s in range(len(ops)) if s == 0 or num_free[s] == 0]
-    device, left, at = np.zeros(instance.num_ops, np.int64), room.astype(float), 0
-    for begin, end in pairwise([*begins, len(ops)]):
-        need = held[ops[begin:end]].sum() + part * inner[begin:end].sum()
-        while at + 1 < len(order) and left[order[at]] < need:
-            at += 1
-        device[ops[begin:end]] = order[at]
-        left[order[at]] -= need
-    return None if (left < 0).any() else Layout(device, part)
+    begins = np.array([s for s in range(len(ops)) if s == 0 or num_free[s] == 0])
+    need = np.add.reduceat(held[ops] + part * inner[:-1], begins)
+    device, left, at, first_cut = np.zeros(len(begins), np.int64), room.astype(float), 0, 1
+    for t in range(len(begins)):
+        while at + 1 < len(order) and left[order[at]] < need[t]:
+            a, b = order[at], order[at + 1]
+            cuts = np.arange(min(t, max(first_cut, t - look_back)), t + 1)
+            moved = np.append(need[cuts[0] : t][::-1].cumsum()[::-1], 0.0)
+            cuts, moved = (row[moved + need[t] <= max(need[t], left[b])] for row in (cuts, moved))
+            best = int(_cut_ns(proof, begins[cuts], a, b).argmin()) if cuts[0] > 0 else -1
+            device[cuts[best] : t] = b
+            left[a], left[b] = left[a] + moved[best], left[b] - moved[best]
+            at, first_cut = at + 1, int(cuts[best]) + 1
+        device[t] = order[at]
+        left[order[at]] -= need[t]
+    at_op = np.zeros(instance.num_ops, np.int64)
+    at_op[ops] = np.repeat(device, np.diff([*begins, len(ops)]))
+    return None if (left < 0).any() else Layout(at_op, part)
+
+
+def _cut_ns(proof: LayerProof, cuts: Ints, a: int, b: int) -> Ints:
+    """What it costs to change from a to b in front of each of some bottlenecks, by the bound."""
+    # beside a constant: those before a cut run on a, the others, up to the last cut, on b
+    which, time_ns = proof.windows.which, proof.windows.time_ns
+    kinds = [which[s - 1] for s in range(int(cuts[0]), int(cuts[-1]) + 1)]
+    stay = {w: [window_ns(proof, w, d, d) for d in (a, b)] for w in sorted(set(kinds))}
+    cut = {w: window_ns(proof, w, a, b) for w in sorted({which[s - 1] for s in cuts.tolist()})}
+    own = np.array([stay[w] for w in kinds]) + time_ns[cuts[0] : cuts[-1] + 1, [a, b]]
+    ahead = np.append(0, (own[:, 0] - own[:, 1]).cumsum())[cuts - cuts[0]]
+    changed = np.array([cut[which[s - 1]] - stay[which[s - 1]][1] for s in cuts.tolist()])
+    cut_ns: Ints = ahead + changed
+    return cut_ns
 
 
 class LayerPlanner:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from placegap.solvers.core.progress import Known, report, reporter
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import PROOF, Bound, Outcome
 from placegap.solvers.local_search.quick_schedule import inserted
-from placegap.solvers.repeated_layers.layer_bound import ORIGIN, LayerProof, prove_layers
+from placegap.solvers.repeated_layers.layer_bound import ORIGIN, LayerProof, ns_on, prove_layers
 from placegap.solvers.repeated_layers.layer_plans import (
     LayerClass,
     LayerEffort,
@@ -36,6 +36,8 @@ USUAL_MOVES = 20_000  # if there is neither a time limit nor a number of moves
 # Share of the effort for a first run of each layout, which also shows how much room tensors need;
 # most of these runs for each layout; most of the effort for all layouts.
 PRE_RUN, MOST_PRE_RUNS, PRE_RUNS = 0.06, 4, 0.4
+LATER_RUN = 0.6  # share of a first run that the next one of the same layout has
+LONG_RUNS = (0.85, 0.1, 0.05)  # of the rest of the effort, while plans do not fit at the peak
 # The long run gains 1 to 3 %: none begins where the first ones are so much above the incumbent, or
 # find nothing better than one device, as on training steps, whose gradients of weights are pinned.
 HOPELESS = 1.05
@@ -69,7 +71,8 @@ def repeated_layers(task: Task[Makespan], params: RepeatedLayersParams) -> Outco
     """Searches one layer of each kind and repeats it, with a bound beside its plan.
 
     A bottleneck is an op that all paths pass, apart from side inputs and ops with much slack. All
-    of them run on one device; where memory forces more, each device has a part of the row. When one
+    of them run on one device; where memory forces more, each device has a part of the row, cut
+    where a change costs least by the bound; parts that cannot win are not searched. When one
     ends, all may be idle, so the section up to the next one is a problem of its own, given where
     the tensors of earlier ops are. Equal sections are one class. Each class is searched by
     simulated annealing, with time in proportion to its number and serial time: a move sends one op
@@ -132,28 +135,37 @@ class _LayerSearch:
         if moves is None and clock.limit_s is None:
             moves = USUAL_MOVES
         nothing = np.zeros(self.instance.num_devices, np.int64)
-        keys, start_ns = [*self._layouts(nothing)], self.known.value
+        found, ops, start_ns = self._layouts(nothing), self.bottlenecks.ops, self.known.value
+        least_ns = {key: ns_on(self.proof, one.device[ops]) for key, one in found.items()}
         effort = LayerEffort(clock.left_s, moves)
-        part = effort.part(min(PRE_RUN, PRE_RUNS / len(keys)))
+        part = effort.part(min(PRE_RUN, PRE_RUNS / len(found)))
         first, tried = clock.part(PRE_RUNS), list[_Tried]()
-        for key in keys:
-            if not tried or not first.is_over():
-                tried.append(self._first_runs(key, part, clock))
+        # By the rule `sum` tensors need no room: another run would have the same plan.
+        most = 1 if self.semantics.memory_rule == "sum" else MOST_PRE_RUNS
+        parts = [part.part(LATER_RUN**number) for number in range(most)]
+        for key in sorted(found, key=lambda key: (key[1], least_ns[key])):  # most room first
+            value_ns = self.known.value
+            hopeless = first.is_over() or (value_ns is not None and least_ns[key] >= value_ns)
+            if not tried or not hopeless:
+                tried.append(self._runs(key, nothing, {}, parts, clock))
         if self.is_stopped:
             return INTERRUPTED
         best = min(tried, key=lambda one: one.value_ns)
         is_serial = len(np.unique(best.plan.devices)) == 1
         if start_ns is not None and best.value_ns >= start_ns * (1.0 if is_serial else HOPELESS):
             return "its first plans are no better than the one that it was given"
-        planner = self._planner(best.key, best.reserve)
-        planner.earlier = best.classes
         left_s = clock.left_s
         if left_s is not None:
             left_s = max(0.0, left_s - JUDGINGS * self.judging_s)
         if moves is not None:
             moves = max(1, moves - self.moves)
-        plan = self._plan_of(planner, LayerEffort(left_s, moves), self.seed + 1)
-        self._judge(plan)
+        # where tensors need room, they may need more of it elsewhere
+        shares = LONG_RUNS if most > 1 and best.reserve.any() else (1.0,)
+        parts, self.seed = (
+            [LayerEffort(left_s, moves).part(share) for share in shares],
+            self.seed + 1,
+        )
+        plan = self._runs(best.key, best.reserve, best.classes, parts, clock).plan
         if self.is_stopped:
             return INTERRUPTED
         # Sections do not overlap in their own orders. Where ops have slack, others may be better.
@@ -167,10 +179,8 @@ class _LayerSearch:
     def _layouts(self, reserve: Ints) -> dict[tuple[int, int], Layout]:
         """Layouts by first device and rank; without room, as if there were."""
         room = room_bytes(self.instance, self.semantics, reserve)
-        endless = np.full(len(room), NEVER)
-        return layouts(self.instance, self.bottlenecks, self.held, room) or layouts(
-            self.instance, self.bottlenecks, self.held, endless
-        )
+        given = self.instance, self.bottlenecks, self.proof, self.held
+        return layouts(*given, room) or layouts(*given, np.full(len(room), NEVER))
 
     def _planner(self, key: tuple[int, int], reserve: Ints) -> LayerPlanner:
         """A planner for a layout, or what is like it: a reserve may call for more devices."""
@@ -180,14 +190,21 @@ class _LayerSearch:
         given = self.instance, self.semantics, self.bottlenecks, self.proof
         return LayerPlanner(*given, found[like], room)
 
-    def _first_runs(self, key: tuple[int, int], effort: LayerEffort, clock: Clock) -> _Tried:
+    def _runs(
+        self,
+        key: tuple[int, int],
+        reserve: Ints,
+        earlier: Mapping[Hashable, LayerClass],
+        parts: Sequence[LayerEffort],
+        clock: Clock,
+    ) -> _Tried:
         """Runs of a layout until a plan fits, each with the room that tensors needed before."""
-        # By the rule `sum` tensors need no room: another run would have the same plan.
-        reserve = np.zeros(self.instance.num_devices, np.int64)
-        most = 1 if self.semantics.memory_rule == "sum" else MOST_PRE_RUNS
-        for left in range(most - 1, -1, -1):
+        for effort in parts:
             planner = self._planner(key, reserve)
-            plan = self._plan_of(planner, effort, self.seed)
+            planner.earlier = earlier
+            plan = planner.run(effort, self.seed)
+            self.moves += planner.moves
+            self.is_stopped |= planner.is_stopped
             began_s = now_s()
             verdict = evaluate(self.instance, plan, self.semantics)
             self.judging_s = max(self.judging_s, now_s() - began_s)
@@ -196,13 +213,7 @@ class _LayerSearch:
                 return _Tried(verdict.value, plan, key, reserve, planner.classes)
             used = np.array([use.memory_bytes for use in verdict.uses])
             over = np.maximum(used - self.instance.arrays.memory_bytes, 0)
-            reserve = reserve + over + over // 8
-            if left == 0 or self.is_stopped or clock.is_over():
+            reserve, earlier = reserve + over + over // 8, planner.classes
+            if self.is_stopped or clock.is_over():
                 break
         return _Tried(NEVER, plan, key, reserve, planner.classes)
-
-    def _plan_of(self, planner: LayerPlanner, effort: LayerEffort, seed: int) -> Plan:
-        plan = planner.run(effort, seed)
-        self.moves += planner.moves
-        self.is_stopped |= planner.is_stopped
-        return plan

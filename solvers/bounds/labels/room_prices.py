@@ -83,11 +83,11 @@ def climb_prices(
             if steep == 0.0 or aim <= total:
                 break
             price = np.maximum(0.0, price + scale * (aim - total) / steep * slope)
-        now = _whole_prices(price, all_bytes, most_shift)
+        now = whole_prices(price, all_bytes, most_shift)
     return found
 
 
-def _whole_prices(price: Floats, all_bytes: int, most_shift: int) -> RoomPrices:
+def whole_prices(price: Floats, all_bytes: int, most_shift: int) -> RoomPrices:
     """The prices as integers times 2**-shift, rounded down."""
     # Any prices are valid, so rounding loses a little of the bound and no more. The shift keeps
     # `PRICE_BITS` bits of the highest price, unless price times bytes would exceed `MOST_BITS`.

@@ -82,7 +82,10 @@ def test_no_long_run_follows_where_one_device_is_best() -> None:
     assert 0 < int(found.details["moves"]) < 200
 
 
-@pytest.mark.parametrize(("memory", "most"), [("sum", 1), ("peak", layers.MOST_PRE_RUNS)])
+# first runs, and long ones
+@pytest.mark.parametrize(
+    ("memory", "most"), [("sum", 1 + 1), ("peak", layers.MOST_PRE_RUNS + len(layers.LONG_RUNS))]
+)
 def test_another_run_of_a_layout_follows_only_where_tensors_need_room(
     memory: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
