@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
-from placegap.instances.kernels.kernel import kernel, set_all
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.graph_index import inverse
 from placegap.instances.problem.mean_costs import mean_time_ns, mean_transfer_ns
@@ -73,8 +73,8 @@ class WindowLists:
         self.booked = nothing_booked(instance, machines)
         self.by_levels = by_levels(instance)
 
-    def draw(self, group_device: Ints, by_start: Ints, rng: np.random.Generator) -> Ints | None:
-        """The devices of the groups after one list, (g,); None if a group finds no room."""
+    def draw(self, device: Ints, by_start: Ints, rng: np.random.Generator) -> Ints | None:
+        """The devices of the ops after one list, (n,); None if a group finds no room."""
         # The order is that of the known schedule, or the one by levels, which is as often better.
         # Groups with an op in the window go where their first op ends first, and sends little to
         # consumers where these were. The others stay.
@@ -82,16 +82,17 @@ class WindowLists:
         order = by_start if rng.random() < 0.5 else self.by_levels
         length = ceil(n * LEAST_WINDOW ** rng.random())
         first = int(rng.integers(n - length + 1))
-        booked.before[:] = booked.home[:] = group_device
+        booked.before[arrays.group] = device
+        booked.home[:] = booked.before
         booked.home[arrays.group[order[first : first + length]]] = NONE
         stays = booked.home != NONE
         booked.room[:] = arrays.memory_bytes
-        np.subtract.at(booked.room, group_device[stays], arrays.group_bytes[stays])
+        np.subtract.at(booked.room, booked.home[stays], arrays.group_bytes[stays])
         for times, nothing in ((booked.clock, 0), (booked.there, NONE), (booked.met, NONE)):
             times[...] = nothing
         weights = LEAST_WEIGHT * (MOST_WEIGHT / LEAST_WEIGHT) ** rng.random(2)
         fits = list_ops(self.machines, booked, order, *weights.tolist())
-        return booked.home.copy() if fits else None
+        return booked.home[arrays.group] if fits else None
 
 
 def by_levels(instance: Instance) -> Ints:
@@ -157,7 +158,8 @@ def list_ops(
 @kernel(nogil=True, allocates=False)
 def _look_ahead(machines: Machines, booked: Booked, v: int) -> None:
     """Into `ahead`: time of the transfers of an op's outputs to where its consumers were before."""
-    set_all(booked.ahead, 0.0)
+    for b in range(len(booked.ahead)):
+        booked.ahead[b] = 0.0
     for e in machines.succ_edge[machines.succ_ptr[v] : machines.succ_ptr[v + 1]]:
         c, t = booked.before[booked.group[machines.consumer[e]]], machines.tensor[e]
         if c < 0 or (machines.per_tensor and booked.met[t, c] == v):

@@ -32,7 +32,7 @@ from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.local_search.cooling import CoolingSteps, Pace, limit_of
 from placegap.solvers.local_search.disjunctive_graph import Machines, machines_of
-from placegap.solvers.local_search.list_schedules import WindowLists
+from placegap.solvers.local_search.list_schedules import WindowLists, contended_lists
 from placegap.solvers.local_search.nested_parts import alike, nested_parts
 from placegap.solvers.local_search.peak_memory import Peak, peak_excess, peak_of
 from placegap.solvers.local_search.quick_schedule import (
@@ -170,7 +170,7 @@ class _Search(RunWalks):
         self.best = Known(on_progress=reporter(instance, semantics, NAME))
         if known is not None:
             self.best.plan, self.best.value = known
-        self.done, self.lists, self.next_s = 0, 0, now_s()
+        self.done, self.next_s = 0, now_s()
         schedule = evaluate(instance, start.plan, semantics).schedule
         assert schedule is not None  # a makespan has one
         self.begin(schedule)
@@ -216,36 +216,43 @@ class _Search(RunWalks):
         self.judge()
 
     def place_windows(self, clock: Clock, most: int | None, rng: np.random.Generator) -> None:
-        """Place windows anew by lists, at most so many, while that shortens the schedule."""
+        """Place all ops, then windows anew by lists, while that shortens the schedule."""
         # A list decides on hundreds of ops in the time of one move: on large graphs, where there is
         # time for few moves, it finds far more. Every list starts from the shortest schedule.
-        instance, state, notable_ns = self.instance, self.state, float(self.state.value[0])
-        place_of_group = np.empty(instance.arrays.num_groups, np.int64)
-        place_of_group[instance.arrays.group] = self.line.place
-        position = instance.arrays.index.topological_position
-        lists, by_start, found_at = WindowLists(instance, self.data), None, 0
-        while self.lists != most and self.lists - found_at < max(
-            IDLE_LISTS, IDLE_SHARE * self.lists
-        ):
+        for plan in contended_lists(self.instance, self.semantics):
+            if most == 0 or clock.is_over():
+                return
+            self.take_if_shorter(plan.devices)
+        state, lists = self.state, WindowLists(self.instance, self.data)
+        notable_ns, done, found_at, by_start = float(state.value[0]), 0, 0, self.by_start()
+        while done != most and done - found_at < max(IDLE_LISTS, IDLE_SHARE * done):
             if clock.is_over():
                 return
-            if by_start is None:
-                self.time_of(state.at, state.shift)
-                by_start = np.lexsort((position, self.work.start[: len(position)]))
-            self.lists += 1
-            home = lists.draw(state.at[place_of_group], by_start, rng)
-            if home is None:
+            done += 1
+            device = lists.draw(state.at[self.line.place], by_start, rng)
+            if device is None or not self.take_if_shorter(device):
                 continue
-            state.trial[place_of_group] = home
-            limit, work = float(state.value[0]), self.work
-            now = time_of(self.data, self.line, state, state.trial, state.shift, work, limit)
-            if now > limit:
-                continue
-            state.at[:] = state.best_at[:] = state.trial
-            state.value[:], by_start = now, None
-            if now < (1.0 - NOTABLE) * notable_ns:
-                notable_ns, found_at = float(now), self.lists
+            by_start = self.by_start()
+            if state.value[0] < (1.0 - NOTABLE) * notable_ns:
+                notable_ns, found_at = float(state.value[0]), done
             self.judge_at_times()
+
+    def take_if_shorter(self, device: Ints) -> bool:
+        """Take over devices that fit and keep the makespan or shorten it."""
+        state, limit = self.state, float(self.state.value[0])
+        state.trial[self.line.place] = device
+        now = time_of(self.data, self.line, state, state.trial, state.shift, self.work, limit)
+        if now > limit:
+            return False
+        state.at[:] = state.best_at[:] = state.trial
+        state.value[:] = now
+        return True
+
+    def by_start(self) -> Ints:
+        """The ops by their starts in the current schedule."""
+        self.time_of(self.state.at, self.state.shift)
+        position = self.instance.arrays.index.topological_position
+        return np.lexsort((position, self.work.start[: len(position)]))
 
     def judge_at_times(self) -> None:
         """Judge, but for a small part of the time alone."""
