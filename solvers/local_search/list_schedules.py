@@ -1,17 +1,19 @@
 """Placements by list scheduling with booked channels: starts of searches.
 
 HEFT and its relatives plan as if channels were free. Here an op goes where it ends first with its
-transfers booked one after the other on their channels, so that their waiting counts.
+transfers booked one after the other on their channels, so that their waiting counts. Where an
+earlier placement is known, what its consumers there would have to be sent counts as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.graph_index import inverse
@@ -21,6 +23,9 @@ from placegap.solvers.local_search.disjunctive_graph import NONE, Machines, mach
 
 # Weights of a nanosecond of transfer against a nanosecond of delay; each gives a plan.
 LIST_WEIGHTS = (0.3, 1.0, 3.0, 10.0)
+# Of windows that are placed anew: the shortest as a share of all ops, and the limits of the weights
+# of inputs' and of outputs' transfers; all are drawn by their logarithms.
+LEAST_WINDOW, LEAST_WEIGHT, MOST_WEIGHT = 0.003, 0.03, 10.0
 
 
 def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
@@ -30,22 +35,64 @@ def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
     # fits, there is no plan. O((n + m) K) for each.
     arrays, machines = instance.arrays, machines_of(instance, semantics)
     order = by_levels(instance)
+    for weight in LIST_WEIGHTS if instance.num_devices > 1 else LIST_WEIGHTS[:1]:
+        booked = nothing_booked(instance, machines)
+        if list_ops(machines, booked, order, weight, 0.0):
+            yield Plan.on(booked.home[arrays.group].tolist())
+
+
+def nothing_booked(instance: Instance, machines: Machines) -> Booked:
+    """Idle devices without ops, and no earlier placement."""
+    arrays = instance.arrays
     num_machines = max(instance.num_devices, int(machines.channel.max(initial=NONE)) + 1)
     tensors = len(machines.tensor_ptr) - 1 if machines.per_tensor else 0
-    for weight in LIST_WEIGHTS if instance.num_devices > 1 else LIST_WEIGHTS[:1]:
-        booked = Booked(
-            arrays.group,
-            arrays.group_bytes,
-            arrays.group_runs,
-            np.full(arrays.num_groups, NONE, np.int64),
-            arrays.memory_bytes.copy(),
-            np.zeros(instance.num_ops, np.int64),
-            np.zeros(num_machines, np.int64),
-            np.zeros(num_machines, np.int64),
-            np.full((tensors, instance.num_devices), NONE, np.int64),
-        )
-        if list_ops(machines, booked, order, weight):
-            yield Plan.on(booked.home[arrays.group].tolist())
+    there = np.full((2, tensors, instance.num_devices), NONE, np.int64)
+    clock, trial = np.zeros((2, num_machines), np.int64)
+    home, before = np.full((2, arrays.num_groups), NONE, np.int64)
+    return Booked(
+        arrays.group,
+        arrays.group_bytes,
+        arrays.group_runs,
+        home,
+        before,
+        arrays.memory_bytes.copy(),
+        np.zeros(instance.num_ops, np.int64),
+        clock,
+        trial,
+        there[0],
+        there[1],
+        np.zeros(instance.num_devices),
+    )
+
+
+class WindowLists:
+    """Placements that differ from a known one in a window of an order, which a list places anew."""
+
+    def __init__(self, instance: Instance, machines: Machines) -> None:
+        self.arrays, self.machines = instance.arrays, machines
+        self.booked = nothing_booked(instance, machines)
+        self.by_levels = by_levels(instance)
+
+    def draw(self, device: Ints, by_start: Ints, rng: np.random.Generator) -> Ints | None:
+        """The devices of the ops after one list, (n,); None if a group finds no room."""
+        # The order is that of the known schedule, or the one by levels, which is as often better.
+        # Groups with an op in the window go where their first op ends first, and sends little to
+        # consumers where these were. The others stay.
+        arrays, booked, n = self.arrays, self.booked, len(by_start)
+        order = by_start if rng.random() < 0.5 else self.by_levels
+        length = ceil(n * LEAST_WINDOW ** rng.random())
+        first = int(rng.integers(n - length + 1))
+        booked.before[arrays.group] = device
+        booked.home[:] = booked.before
+        booked.home[arrays.group[order[first : first + length]]] = NONE
+        stays = booked.home != NONE
+        booked.room[:] = arrays.memory_bytes
+        np.subtract.at(booked.room, booked.home[stays], arrays.group_bytes[stays])
+        for times, nothing in ((booked.clock, 0), (booked.there, NONE), (booked.met, NONE)):
+            times[...] = nothing
+        weights = LEAST_WEIGHT * (MOST_WEIGHT / LEAST_WEIGHT) ** rng.random(2)
+        fits = list_ops(self.machines, booked, order, *weights.tolist())
+        return booked.home[arrays.group] if fits else None
 
 
 def by_levels(instance: Instance) -> Ints:
@@ -64,22 +111,28 @@ def by_levels(instance: Instance) -> Ints:
 class Booked(NamedTuple):
     """Colocation groups, and what is scheduled."""
 
-    # Where groups are (`NONE`: nowhere yet), the bytes left on devices, ends of ops, the clock of
-    # each machine, and when a tensor is on a device (per_tensor). `trial` is scratch: the clocks as
-    # they would be.
+    # Where groups are (`NONE`: nowhere yet) and were before, bytes left on devices, ends of ops,
+    # the clock of each machine, and when a tensor is on a device (per_tensor). The rest is scratch:
+    # the clocks as they would be, the last op that met a tensor's way to a device (per_tensor), and
+    # what an op's outputs cost on each device.
     group: Ints
     size_bytes: Ints
     runs: Flags
     home: Ints
+    before: Ints
     room: Ints
     end: Ints
     clock: Ints
     trial: Ints
     there: Ints
+    met: Ints
+    ahead: Floats
 
 
 @kernel(nogil=True, allocates=False)
-def list_ops(machines: Machines, booked: Booked, order: Ints, weight: float) -> bool:
+def list_ops(
+    machines: Machines, booked: Booked, order: Ints, weight: float, ahead_weight: float
+) -> bool:
     """Schedule the ops in order, each where it ends first; False if one does not fit."""
     foresees: Any = np.bool_(False)  # no literals: `schedule_op` is compiled once
     books: Any = np.bool_(True)
@@ -87,17 +140,35 @@ def list_ops(machines: Machines, booked: Booked, order: Ints, weight: float) -> 
         g = booked.group[v]
         if booked.home[g] < 0:
             best, least = NONE, 0.0
+            _look_ahead(machines, booked, v)
             for b in range(len(booked.room)):
                 if booked.runs[g, b] and booked.size_bytes[g] <= booked.room[b]:
                     end, sent = schedule_op(machines, booked, v, b, foresees)
-                    if best < 0 or end + weight * sent < least:
-                        best, least = b, end + weight * sent
+                    cost = end + weight * sent + ahead_weight * booked.ahead[b]
+                    if best < 0 or cost < least:
+                        best, least = b, cost
             if best < 0:
                 return False
             booked.home[g] = best
             booked.room[best] -= booked.size_bytes[g]
         schedule_op(machines, booked, v, booked.home[g], books)
     return True
+
+
+@kernel(nogil=True, allocates=False)
+def _look_ahead(machines: Machines, booked: Booked, v: int) -> None:
+    """Into `ahead`: time of the transfers of an op's outputs to where its consumers were before."""
+    for b in range(len(booked.ahead)):
+        booked.ahead[b] = 0.0
+    for e in machines.succ_edge[machines.succ_ptr[v] : machines.succ_ptr[v + 1]]:
+        c, t = booked.before[booked.group[machines.consumer[e]]], machines.tensor[e]
+        if c < 0 or (machines.per_tensor and booked.met[t, c] == v):
+            continue
+        if machines.per_tensor:
+            booked.met[t, c] = v
+        for b in range(len(booked.ahead)):
+            if b != c:
+                booked.ahead[b] += machines.transfer_ns[t, machines.link_class[b, c]]
 
 
 @kernel(nogil=True, allocates=False)

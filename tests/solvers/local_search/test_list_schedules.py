@@ -1,12 +1,19 @@
 """List schedules with booked channels: ops see transfers queue."""
 
+import numpy as np
 import pytest
 from draws.binding_memory import binding_instance
-from features.makespan import instance, pinned
+from features.makespan import anywhere, instance, pinned
 
-from placegap.instances import Makespan, Op, evaluate
+from placegap.instances import Makespan, Op, Plan, evaluate
 from placegap.instances.problem import Channels
-from placegap.solvers.local_search.list_schedules import contended_lists
+from placegap.solvers.local_search.disjunctive_graph import machines_of
+from placegap.solvers.local_search.list_schedules import (
+    WindowLists,
+    contended_lists,
+    list_ops,
+    nothing_booked,
+)
 
 
 @pytest.mark.parametrize(("channels", "device"), [("free", 2), ("port", 1)])
@@ -29,3 +36,32 @@ def test_plans_fit_into_memory() -> None:
             assert evaluate(tight, plan, Makespan()).feasible
             found += 1
     assert found > 20
+
+
+@pytest.mark.parametrize(("ahead_weight", "device"), [(0.0, 0), (1.0, 1)])
+def test_an_op_sees_where_its_consumers_were(ahead_weight: float, device: int) -> None:
+    # a ends at 10 on both devices, and of equals the first one counts. Its consumer was on device
+    # 1: from device 0 its output takes 5 ns, so that a costs 15 there, and 10 on device 1.
+    row = instance("row", [anywhere("a", 10), anywhere("b", 10)], [("a", "b", 5)], devices=2)
+    machines = machines_of(row, Makespan())
+    booked = nothing_booked(row, machines)
+    booked.before[:] = 1
+    assert list_ops(machines, booked, np.arange(2), 0.0, ahead_weight)
+    assert booked.home[0] == device
+
+
+def test_windows_are_placed_anew_within_memory_and_all_else_stays() -> None:
+    moved, rng = 0, np.random.default_rng(0)
+    for seed in range(60):
+        tight = binding_instance(seed)
+        start = next(contended_lists(tight, Makespan()), None)
+        if start is None:
+            continue
+        lists = WindowLists(tight, machines_of(tight, Makespan()))
+        by_start = tight.arrays.index.topological_order
+        for _ in range(20):
+            device = lists.draw(start.devices, by_start, rng)
+            if device is not None:
+                assert evaluate(tight, Plan.on(device.tolist()), Makespan()).feasible
+                moved += int(0 < (device != start.devices).sum() < tight.num_ops)
+    assert moved > 20
