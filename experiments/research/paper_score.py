@@ -160,7 +160,7 @@ def score(name: str, folder: Path) -> PaperScore:
         if compared.table.is_ranked
         for pair in pairs_of(compared, scoring.causes, kept, counted)
     ]
-    effects = tuple(_effect(cause, tables, kept) for cause in scoring.causes)
+    effects = tuple(effect_of(cause, tables, kept) for cause in scoring.causes)
     beside = {
         cause.beside: [compare(table, kept, cause) for table in paper.tables]
         for cause in scoring.causes
@@ -169,7 +169,8 @@ def score(name: str, folder: Path) -> PaperScore:
     return PaperScore(name, paper, scoring, tables, tuple(pairs), effects, beside)
 
 
-def _effect(cause: Cause, tables: Sequence[ComparedTable], kept: KeptResults) -> Effect:
+def effect_of(cause: Cause, tables: Sequence[ComparedTable], kept: KeptResults) -> Effect:
+    """How many pairs of all tables a change turns right and wrong."""
     counted: set[Hashable] = set()
     found = Counter[str]()
     for compared in tables:

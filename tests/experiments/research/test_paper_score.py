@@ -6,7 +6,7 @@ import pytest
 from doubles.gap_runs import ANY, Results, cells_of, plan
 
 from placegap.experiments.research.paper_comparison import KeptResults, compare
-from placegap.experiments.research.paper_score import Pair, PaperScore, pairs_of
+from placegap.experiments.research.paper_score import Effect, Pair, PaperScore, effect_of, pairs_of
 from placegap.experiments.research.published import Cause, Paper, PublishedTable, Scoring
 from placegap.experiments.studies.runs import RunRow
 
@@ -172,3 +172,14 @@ def test_cells_out_of_memory_count_in_both_directions() -> None:
     assert matches(study({"regime": (5, 4)})) == [True, True, True]
     runs: Results = {("regime", "net", "b"): {"status": "infeasible", "message": ""}}
     assert matches(KeptResults({"study": cells_of(runs, {"regime": ANY})}, {})) == [False]
+
+
+def test_the_effect_of_a_change_counts_pairs_that_it_turns_right_and_wrong() -> None:
+    # the paper has A before B; B is before A here, and A before B later
+    kept = study({"regime": (5, 4), "later": (1, 2)})
+    assert effect_of(LATER, [compare(TABLE, kept)], kept) == Effect("later", 1, 1, 0)
+    # A is before B here, and behind it later
+    kept = study({"regime": (3, 4), "later": (2, 1)})
+    assert effect_of(LATER, [compare(TABLE, kept)], kept) == Effect("later", 1, 0, 1)
+    elsewhere = LATER.model_copy(update={"of": ("two",)})
+    assert effect_of(elsewhere, [compare(TABLE, kept)], kept) == Effect("later", 0, 0, 0)
