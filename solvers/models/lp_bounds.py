@@ -19,7 +19,7 @@ from placegap.solvers.core.back_ends.outcome import ENDINGS, Ending, bound_ns
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
-from placegap.solvers.models.run_mip import MIP, why_too_long, why_too_many_rows
+from placegap.solvers.models.run_mip import MIP, MOST_LP_ROWS, why_too_long, why_too_many_rows
 
 # No time of a model is longer, in its unit, but for schedules that do not matter.
 LONGEST = 1.001 * LARGEST_TIME
@@ -81,7 +81,7 @@ def getf_lp_applies(task: Task[Makespan], params: GetfLpParams) -> str | None:
     if params.groups == "speeds" and related_speeds(instance.arrays.time_ns) is None:
         return "its times are not those of devices with speeds; use groups=auto"
     rows = getf.count_rows(instance, device_groups(instance, params.groups))
-    return why_too_long(getf.horizon_ns(instance)) or why_too_many_rows(rows, is_lp=True)
+    return why_too_long(getf.horizon_ns(instance)) or why_too_many_rows(rows, most=MOST_LP_ROWS)
 
 
 @method(
@@ -103,7 +103,7 @@ def run_getf_lp(task: Task[Makespan], params: GetfLpParams) -> Outcome:
 def m_sct_applies(task: Task[Makespan], params: Params) -> str | None:
     """Why the size is out of reach, or None; nothing is built."""
     return why_too_long(m_sct.horizon_ns(task.instance)) or why_too_many_rows(
-        m_sct.count_rows(task.instance), is_lp=True
+        m_sct.count_rows(task.instance), most=MOST_LP_ROWS
     )
 
 

@@ -21,6 +21,7 @@ from placegap.solvers.core.starts import best_start, placers
 from placegap.solvers.models.run_mip import (
     MIP,
     MOST_EDGES,
+    MOST_ROWS,
     MipParams,
     run_mip,
     why_too_long,
@@ -33,6 +34,8 @@ class MoiraiParams(MipParams, ExactParams):
     form: moirai.Form = "strengthened"
     #: Whether the strengthened form fixes the roles of equal devices.
     symmetry: bool = True
+    #: Larger models are refused; another solver may take more than HiGHS.
+    most_rows: Annotated[int, Field(ge=1)] = MOST_ROWS
 
     @property
     def keeps_exact(self) -> bool:
@@ -48,8 +51,9 @@ def moirai_applies(task: Task[Makespan], params: MoiraiParams) -> str | None:
     num_edges = len(instance.graph.edges)
     if num_edges > MOST_EDGES:
         return f"takes at most {MOST_EDGES} edges, not {num_edges}"
+    rows = moirai.count_rows(instance, task.semantics, params.form, params.symmetry)
     return why_too_long(instance.arrays.serial_horizon_ns) or why_too_many_rows(
-        moirai.count_rows(instance, task.semantics, params.form, params.symmetry), params.form
+        rows, params.form, params.most_rows
     )
 
 

@@ -18,7 +18,7 @@ from placegap.solvers.core.back_ends.outcome import ENDINGS
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome, no_plan
-from placegap.solvers.models.run_mip import why_too_long, why_too_many_rows
+from placegap.solvers.models.run_mip import MOST_LP_ROWS, why_too_long, why_too_many_rows
 from placegap.solvers.placers.earliest_start import (
     earliest_start_first,
     no_favourites,
@@ -47,7 +47,7 @@ def applies(task: Task[Makespan], params: GetfParams) -> str | None:
     """Why the size is out of reach, or None; nothing is built."""
     groups = groups_with_a_choice(task.instance, params.groups)
     rows = 0 if len(groups.devices) == 1 else lp.count_rows(task.instance, groups)
-    return why_too_long(lp.horizon_ns(task.instance)) or why_too_many_rows(rows, is_lp=True)
+    return why_too_long(lp.horizon_ns(task.instance)) or why_too_many_rows(rows, most=MOST_LP_ROWS)
 
 
 @method(
