@@ -40,7 +40,7 @@ def page(score: PaperScore, folder: str) -> str:
         "",
         *_grid(("measure", score.name), [*score.line().items()]),
         f"A cell is ours (gap to the best bound of its row; {score.paper.published}); a star marks"
-        " a stand-in. `pairs.csv` lists every pair.",
+        " a stand-in, and [656] names a line of the paper's text. `pairs.csv` lists every pair.",
         "",
     ]
     for compared in score.tables:
@@ -91,7 +91,7 @@ def _answer(score: PaperScore) -> str:
 
 def _with_lines(text: str, lines: str) -> str:
     """A sentence with the lines of the paper's text that it rests on."""
-    return f"{text} (line{'s' * (not lines.isdigit())} {lines})" if lines else text
+    return f"{text} [{lines}]" if lines else text
 
 
 def _listed(title: str, sentences: Sequence[Stated]) -> Iterator[str]:
