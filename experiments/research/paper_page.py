@@ -240,7 +240,9 @@ def _misfits(compared: ComparedTable) -> Iterator[str]:
 
 def _effects(score: PaperScore) -> Iterator[str]:
     rows = [
-        (each.changes, str(each.tried), str(each.right), str(each.wrong)) for each in score.effects
+        (each.changes, str(each.tried), str(each.right), str(each.wrong))
+        for each in score.effects
+        if each.tried
     ]
     if rows:
         yield from ("## What one change does to all pairs", "")
