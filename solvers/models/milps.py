@@ -21,7 +21,6 @@ from placegap.solvers.core.starts import best_start, placers
 from placegap.solvers.models.run_mip import (
     MIP,
     MOST_EDGES,
-    MOST_ROWS,
     MipParams,
     run_mip,
     why_too_long,
@@ -34,8 +33,8 @@ class MoiraiParams(MipParams, ExactParams):
     form: moirai.Form = "strengthened"
     #: Whether the strengthened form fixes the roles of equal devices.
     symmetry: bool = True
-    #: Larger models are refused; another solver may take more than HiGHS.
-    most_rows: Annotated[int, Field(ge=1)] = MOST_ROWS
+    #: Larger models are refused; 0: those of more than 300,000 rows, as HiGHS gets nowhere.
+    most_rows: Annotated[int, Field(ge=0)] = 0
 
     @property
     def keeps_exact(self) -> bool:

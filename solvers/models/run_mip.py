@@ -184,7 +184,8 @@ def why_too_long(horizon_ns: int) -> str | None:
     return "its times are too long for floating-point numbers" if horizon_ns > LONGEST_NS else None
 
 
-def why_too_many_rows(rows: int, form: str = "", most: int = MOST_ROWS) -> str | None:
+def why_too_many_rows(rows: int, form: str = "", most: int = 0) -> str | None:
     """Why a model with this many rows is out of reach, or None; `form` is which model it is."""
+    most = most or MOST_ROWS
     model = f"its model ({form})" if form else "its model"
     return f"{model} would have {rows} rows, more than {most}" if rows > most else None

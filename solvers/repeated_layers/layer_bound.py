@@ -39,9 +39,9 @@ from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.graph_index import DisjointSets, GraphIndex, group_by
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED, ceil_div
-from placegap.solvers.bounds.labels.room_prices import RoomPrices
 from placegap.solvers.core.back_ends.silent_highs import silent_highs
 from placegap.solvers.core.clock import never
+from placegap.solvers.core.room_prices import RoomPrices
 from placegap.solvers.local_search.disjunctive_graph import channel_table
 from placegap.solvers.repeated_layers.sections import Bottlenecks
 

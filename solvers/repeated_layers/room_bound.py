@@ -15,9 +15,9 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem.integers import NO_LIMIT
-from placegap.solvers.bounds.labels.room_prices import MOST_BITS, RoomPrices, whole_prices
 from placegap.solvers.core.back_ends.silent_highs import silent_highs
 from placegap.solvers.core.clock import never
+from placegap.solvers.core.room_prices import MOST_BITS, RoomPrices, whole_prices
 from placegap.solvers.repeated_layers.layer_bound import (
     BIG,
     LayerProof,

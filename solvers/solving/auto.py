@@ -25,7 +25,7 @@ from itertools import chain
 
 from pydantic import Field
 
-from placegap.instances.problem import OBJECTIVES, Instance, Makespan
+from placegap.instances.problem import OBJECTIVES, Instance
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.explain import explain_infeasible
 from placegap.solvers.bounds.cheap_bounds import quick_bound
@@ -165,11 +165,6 @@ def _offer_plan_of(name: str, known: JudgedKnown, most_runs: int | None) -> bool
     if found.plan is None:
         return False
     known.offer(found.plan, name, found.claim)
-    if isinstance(task.semantics, Makespan):
-        from placegap.solvers.local_search.quick_schedule import inserted  # brings numba
-
-        # devices may be good where their order is not: dsc-glb's on a transformer 4.05 s, then 3.22
-        known.offer(inserted(task.instance, task.semantics, found.plan), name)
     if is_first and known.value is not None:
         _prove_what_is_cheap(known)
     return True

@@ -40,8 +40,8 @@ from placegap.instances.problem import Instance
 from placegap.instances.problem.additive_memory import group_live_bytes
 from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
 from placegap.instances.problem.sections import choose_chain, intervals
-from placegap.solvers.bounds.labels.room_prices import FREE, RoomPrices, climb_prices
 from placegap.solvers.core.clock import never
+from placegap.solvers.core.room_prices import FREE, RoomPrices, climb_prices
 
 CHAIN = "layers in a row"  # origin of its bounds
 # A stop cannot be there: more than all times and priced bytes together. Sums stay below 2**62.

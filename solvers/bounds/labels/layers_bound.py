@@ -62,9 +62,9 @@ from placegap.solvers.bounds.labels.nested_layers import (
     layer_table,
     nested_layers,
 )
-from placegap.solvers.bounds.labels.room_prices import RoomPrices, climb_prices
 from placegap.solvers.bounds.work_windows import WorkWindows
 from placegap.solvers.core.clock import never
+from placegap.solvers.core.room_prices import RoomPrices, climb_prices
 
 # Columns of labels: the device of the gate forward times K, plus that of the gate back; both times;
 # the label of the layer before, and the option that was added; the new names of its devices, as

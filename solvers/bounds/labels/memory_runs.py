@@ -53,9 +53,9 @@ from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.device_classes import identical_devices
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Interval, Section, choose_chain
-from placegap.solvers.bounds.labels.room_prices import FREE, RoomPrices, climb_prices
 from placegap.solvers.bounds.work_windows import IntervalArcs, WorkWindows, chain_arcs
 from placegap.solvers.core.clock import never
+from placegap.solvers.core.room_prices import FREE, RoomPrices, climb_prices
 
 
 @kernel

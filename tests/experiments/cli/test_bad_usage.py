@@ -62,7 +62,7 @@ CASES = [
     (
         "place diamond.json --method moirai --param from=published",
         "fields: start (bool), solver (str), form (verbatim, as_published,"
-        " strengthened), symmetry (bool); did you mean 'form'?",
+        " strengthened), symmetry (bool), most_rows (int); did you mean 'form'?",
     ),
     (
         "place diamond.json --method heft --param speed=1",
