@@ -161,10 +161,8 @@ class _LayerSearch:
             moves = max(1, moves - self.moves)
         # where tensors need room, they may need more of it elsewhere
         shares = LONG_RUNS if most > 1 and best.reserve.any() else (1.0,)
-        parts, self.seed = (
-            [LayerEffort(left_s, moves).part(share) for share in shares],
-            self.seed + 1,
-        )
+        parts = [LayerEffort(left_s, moves).part(share) for share in shares]
+        self.seed += 1
         plan = self._runs(best.key, best.reserve, best.classes, parts, clock).plan
         if self.is_stopped:
             return INTERRUPTED
