@@ -19,7 +19,7 @@ from pydantic import Field
 
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.kernels.kernel import copy_to, draw, kernel, set_all
-from placegap.instances.problem import Instance, Makespan, Plan, Schedule
+from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import NO_WAY
@@ -111,14 +111,15 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     other = known
     if params.anew and task.incumbent is not None:
         other = best_start(replace(task, incumbent=None), STARTS)
-    starts = filter(None, (other, _overfull(task)))
-    start = min(starts, key=lambda one: one.value, default=known)
+    found = filter(None, (other, _overfull(task)))
+    start = min(found, key=lambda one: one.value, default=known)
     if start is None:
         return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
-    search = _Search(task.instance, task.semantics, start, known)
+    search = _Search(task.instance, task.semantics, known)
+    starts = [start] if known is None or other is known else [known, start]
     if task.instance.num_devices > 1:
         try:
-            search.run(clock, params.steps, task.limits.seed)
+            search.run(clock, starts, params.steps, task.limits.seed)
         except KeyboardInterrupt:
             search.judge()
             return Outcome(search.best.plan, message="interrupted", details={"moves": search.done})
@@ -166,22 +167,21 @@ class RunWalks:
 class _Search(RunWalks):
     """The annealing of one instance from one plan, and the best plan by the referee's value."""
 
-    def __init__(
-        self, instance: Instance, semantics: Makespan, start: Start, known: Start | None
-    ) -> None:
-        super().__init__(instance, semantics, start.plan.devices)
+    def __init__(self, instance: Instance, semantics: Makespan, known: Start | None) -> None:
+        super().__init__(instance, semantics, np.zeros(instance.num_ops, np.int64))
         self.best = Known(on_progress=reporter(instance, semantics, NAME))
         if known is not None:
             self.best.plan, self.best.value = known
         self.done, self.next_s = 0, now_s()
-        schedule = evaluate(instance, start.plan, semantics).schedule
-        assert schedule is not None  # a makespan has one
-        self.begin(schedule)
 
-    def begin(self, schedule: Schedule) -> None:
-        """Take the longest paths as priorities, or the start's own order if that is better."""
-        # A shift of start times minus levels makes the priorities those of the start's schedule.
+    def begin(self, plan: Plan) -> None:
+        """Take the longest paths as priorities, or the plan's own order if that is better."""
+        # A shift of start times minus levels makes the priorities those of the plan's schedule.
         state = self.state
+        schedule = evaluate(self.instance, plan, self.semantics).schedule
+        assert schedule is not None  # a makespan has one
+        state.at[self.line.place] = state.device[:] = plan.devices
+        state.best_at[:] = state.at
         bottom_levels(self.data, state.device, state.level)
         ordered = schedule.makespan_ns - schedule.start_ns - state.level
         unit, costs = PRICE * schedule.makespan_ns, []
@@ -199,23 +199,30 @@ class _Search(RunWalks):
         state.memory[0] = excess
         self.judged = int(state.value[1])
 
-    def run(self, clock: Clock, steps: int | None, seed: int) -> None:
+    def run(self, clock: Clock, starts: list[Start], steps: int | None, seed: int) -> None:
         """Anneal for some moves, or round after round from the same start until time is over."""
+        # The start is the first one that windows shorten by much, or the last one: so the windows
+        # of an earlier turn, whose time was over, go on from its plan.
         if steps is None and clock.limit_s is None:
             steps = USUAL_STEPS
         longest = max(LEAST_ROUND, ROUND_PER_GROUP * len(self.line.size_bytes))
         state, rng = self.state, np.random.default_rng(seed)
         kept = (state.at, state.shift, state.value[:1], state.memory)
-        start = [part.copy() for part in kept]
-        if not self.peak.at_peak:
-            before_ns = int(state.value[0])
-            self.place_windows(clock, None if steps is None else steps // STEPS_PER_LIST, rng)
-            if state.value[0] < (1.0 - WORTH) * before_ns:
-                start = [part.copy() for part in kept]
+        first = [part.copy() for part in kept]
+        for start in starts:
+            self.begin(start.plan)
+            first = [part.copy() for part in kept]
+            if not self.peak.at_peak:
+                before_ns = int(state.value[0])
+                self.place_windows(clock, None if steps is None else steps // STEPS_PER_LIST, rng)
+                self.judge()
+                if state.value[0] < (1.0 - WORTH) * before_ns:
+                    first = [part.copy() for part in kept]
+                    break
         pace = Pace(None if clock.left_s is None else now_s() + clock.left_s)
         while not pace.is_over and (self.done == 0 or steps is None):
-            for part, first in zip(kept, start, strict=True):
-                part[:] = first
+            for part, its_first in zip(kept, first, strict=True):
+                part[:] = its_first
             for chunk in self.cool(pace, rng, longest if steps is None else steps):
                 self.done += chunk
                 self.judge_at_times()
