@@ -237,6 +237,7 @@ class _Search(RunWalks):
                 return
             self.take_if_shorter(plan.devices)
         state, lists = self.state, WindowLists(self.instance, self.data)
+        self.time_of(state.at, state.shift)
         notable_ns, done, found_at, by_start = float(state.value[0]), 0, 0, self.by_start()
         while done != most and done - found_at < max(IDLE_LISTS, IDLE_SHARE * done):
             if clock.is_over():
@@ -262,8 +263,7 @@ class _Search(RunWalks):
         return True
 
     def by_start(self) -> Ints:
-        """The ops by their starts in the current schedule."""
-        self.time_of(self.state.at, self.state.shift)
+        """The ops by their starts in the last schedule."""
         position = self.instance.arrays.index.topological_position
         return np.lexsort((position, self.work.start[: len(position)]))
 
