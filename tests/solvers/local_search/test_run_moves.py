@@ -11,7 +11,7 @@ from references.placers import pressed_instance, with_room
 
 from placegap.instances import Makespan, Plan, evaluate
 from placegap.solvers import Task, run_method
-from placegap.solvers.local_search.run_moves import RunMovesParams, run_moves
+from placegap.solvers.local_search.run_moves import RunMovesParams, _Search, run_moves
 
 PORT = Makespan()
 
@@ -63,3 +63,23 @@ def test_a_walk_that_never_fits_has_no_plan_and_says_so() -> None:
     outcome = run_moves(Task(instance, semantics), RunMovesParams(steps=50))
     assert (outcome.plan, outcome.message) == (None, "no plan that it tried fits into memory")
     assert outcome.details == {"moves": 50}
+
+
+@pytest.mark.parametrize(("start", "begins"), [((0, 1, 0, 1), 1), ((0, 0, 0, 0), 2)])
+def test_a_walk_begins_anew_unless_windows_shorten_the_known_plan(
+    start: tuple[int, ...], begins: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, begin = list[Plan](), _Search.begin
+
+    def noted(search: _Search, plan: Plan) -> None:
+        begun.append(plan)
+        begin(search, plan)
+
+    monkeypatch.setattr(_Search, "begin", noted)
+    # a row of four ops of 1 ns and transfers of 5 ns: 4 ns on one device, 19 ns on two in turns
+    edges = [(a, b, 5) for a, b in pairwise("abcd")]
+    instance = instance_of("row", [anywhere(name, 1) for name in "abcd"], edges)
+    task = Task(instance, PORT, incumbent=Plan.on(start))
+    run_moves(task, RunMovesParams(steps=10, anew=True))
+    assert len(begun) == begins
+    assert begun[0] == task.incumbent

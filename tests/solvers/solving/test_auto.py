@@ -433,8 +433,8 @@ def test_searches_take_turns_and_the_last_is_of_the_one_that_finds_most(
     assert [step.seed for step in steps] == [5, 5, 6, 7, 8]
     if last == "run-moves":
         assert [steps[i].params["anew"] for i in (0, 2)] == [False, True]
-    # each has a quarter of all time, and then one of them has the rest
-    assert [step.share for step in steps[:3]] == [1 / 4, 1 / 3, 1.0]
+    # each has a sixth of all time, and then one of them has the rest
+    assert [step.share for step in steps[:3]] == [1 / 6, 1 / 5, 1.0]
 
 
 def test_steps_beside_have_rules_whose_plans_or_bounds_hold_for_the_task() -> None:
