@@ -57,6 +57,9 @@ SHIFT_SHARE, PARTS_SHARE = 0.02, 0.8  # shares of moves that change priorities, 
 # Share of the moves of parts that place one part like another; among these, the shares up to which
 # two parts exchange their devices, or two devices their names.
 COPY_SHARE, EXCHANGE_SHARE, RENAME_SHARE = 0.5, 0.3, 0.65
+# A part is light with less than this share of the time and bytes of a mean group: in training steps
+# two thirds are, as reads of weights and shapes. Of all draws of parts, few take any, light or not.
+LIGHT, ANY_SHARE = 0.1, 0.1
 MOST_PARTS = 5  # most neighbouring parts that move to one device together
 # Longest run that moves, as a share of all groups; mean distance that a border between devices is
 # shifted.
@@ -300,6 +303,9 @@ class Line(NamedTuple):
     #: same_ptr, same: The numbers of equal parts, as a CSR list.
     same_ptr: Ints
     same: Ints
+    #: heavy, heavy_same: Parts, and lists of equal parts, that are not light.
+    heavy: Ints
+    heavy_same: Ints
 
 
 def line_of(instance: Instance, semantics: Makespan) -> Line:
@@ -312,6 +318,11 @@ def line_of(instance: Instance, semantics: Makespan) -> Line:
     )
     member_ptr, member = group_by(place, len(order))
     parts = nested_parts(instance, order)
+    part_ptr, part = _listed(parts)
+    same_ptr, same = _listed(alike(instance, order, parts))
+    time_ns = np.where(arrays.able, arrays.time_ns, NO_WAY).min(axis=1)
+    shares = _shares(np.bincount(place, time_ns)) + _shares(least.group_bytes[order])
+    heavy = np.add.reduceat(shares[part], part_ptr[:-1]) >= 2 * LIGHT / len(order)
     return Line(
         place,
         arrays.group_runs[order],
@@ -319,9 +330,18 @@ def line_of(instance: Instance, semantics: Makespan) -> Line:
         arrays.memory_bytes,
         member_ptr,
         member,
-        *_listed(parts),
-        *_listed(alike(instance, order, parts)),
+        part_ptr,
+        part,
+        same_ptr,
+        same,
+        np.flatnonzero(heavy),
+        np.flatnonzero(heavy[same[same_ptr[:-1]]]),
     )
+
+
+def _shares(amount: Ints | Floats) -> Floats:
+    """Each amount as a share of all of them."""
+    return amount / max(1.0, float(amount.sum()))
 
 
 def _listed(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
@@ -462,7 +482,7 @@ def _move_parts(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> 
         # Part j gets the devices of an equal part i, and with an exchange i those of j. In a third
         # of these moves the devices of their first places change roles, so that equal layers may
         # follow one another on other devices.
-        c = draw(rng, len(line.same_ptr) - 1)
+        c = _draw(rng, len(line.same_ptr) - 1, line.heavy_same)
         first, count = line.same_ptr[c], line.same_ptr[c + 1] - line.same_ptr[c]
         i, j = line.same[first + draw(rng, count)], line.same[first + draw(rng, count)]
         a, b = at[part[ptr[i]]], at[part[ptr[j]]]
@@ -477,7 +497,7 @@ def _move_parts(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> 
                 d = a
             trial[part[ptr[j] + p]] = d
         return
-    i = draw(rng, len(ptr) - 1)
+    i = _draw(rng, len(ptr) - 1, line.heavy)
     a, kind = at[part[ptr[i]]], rng.random()
     if kind < 0.75:
         last = i + 1 if kind < 0.4 else min(len(ptr) - 1, i + 1 + draw(rng, MOST_PARTS))
@@ -491,6 +511,14 @@ def _move_parts(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> 
         trial[p] = b
     for p in part[ptr[j] : ptr[j + 1]]:
         trial[p] = a
+
+
+@kernel(nogil=True, allocates=False)
+def _draw(rng: np.random.Generator, num: int, heavy: Ints) -> int:
+    """One of some numbers, mostly one of the heavy ones."""
+    if len(heavy) > 0 and rng.random() >= ANY_SHARE:
+        return int(heavy[draw(rng, len(heavy))])
+    return draw(rng, num)
 
 
 @kernel(nogil=True, allocates=False)
