@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from features.makespan import anywhere
 from features.makespan import instance as instance_of
@@ -11,7 +12,7 @@ from references.placers import pressed_instance, with_room
 
 from placegap.instances import Makespan, Plan, evaluate
 from placegap.solvers import Task, run_method
-from placegap.solvers.local_search.run_moves import RunMovesParams, _Search, run_moves
+from placegap.solvers.local_search.run_moves import RunMovesParams, _Search, line_of, run_moves
 
 PORT = Makespan()
 
@@ -83,3 +84,16 @@ def test_a_walk_begins_anew_unless_windows_shorten_the_known_plan(
     run_moves(task, RunMovesParams(steps=10, anew=True))
     assert len(begun) == begins
     assert begun[0] == task.incumbent
+
+
+def test_parts_that_weigh_next_to_nothing_are_light() -> None:
+    # two ops have all of the time; of the others with a thousandth of the mean each is light
+    ops = [anywhere(name, 1_000 if name in "ad" else 1) for name in "abcdef"]
+    instance = instance_of("row", ops, [(a, b, 5) for a, b in pairwise("abcdef")])
+    line = line_of(instance, PORT)
+    parts = np.split(line.part, line.part_ptr[1:-1])
+    order = instance.arrays.group_order[np.concatenate(parts)]
+    assert sorted(set(order.tolist())) == list(range(6))
+    for number, part in enumerate(parts):
+        has_time = bool({0, 3} & set(instance.arrays.group_order[part].tolist()))
+        assert (number in line.heavy) == has_time
