@@ -19,7 +19,6 @@ from placegap.experiments.research.paper_score import (
 )
 from placegap.experiments.research.published import NO_PLAN, UNITS_NS, Stated
 from placegap.experiments.show.rendering import markdown_grid
-from placegap.experiments.studies.report import made_by
 from placegap.experiments.studies.runs import RunRow
 from placegap.instances.reading.printable import printable
 
@@ -38,7 +37,7 @@ def page(score: PaperScore, folder: str) -> str:
         f"`{COMMAND}` prints this score from `experiments/papers/{folder}/results/`. The referee"
         " simulates the plans; nothing ran on GPUs.",
         "",
-        *_grid(("measure", score.name), [*score.line().items()]),
+        *_grid(("measure", score.name), [line for line in score.line().items() if line[1] != "-"]),
         f"A cell is ours (gap to the best bound of its row; {score.paper.published}); a star marks"
         " a stand-in, and [656] names a line of the paper's text. `pairs.csv` lists every pair.",
         "",
@@ -101,28 +100,30 @@ def _listed(title: str, sentences: Sequence[Stated]) -> Iterator[str]:
 
 
 def _makers(score: PaperScore) -> list[str]:
-    """What made the runs: each version with all its commits."""
+    """What made the runs; their rows have the versions of libraries."""
     runs = [cell.run for t in score.tables for cell in t.cells if cell.run is not None]
     commits: dict[str, dict[str, None]] = {}
-    for maker in made_by(runs):
-        commit, _, versions = maker.partition("; ")
-        commits.setdefault(versions, {})[commit.removeprefix("commit ")] = None
-    makers = [f"{versions}; commit {', '.join(known)}" for versions, known in commits.items()]
+    for run in runs:
+        if run.versions:
+            maker = f"{run.versions.partition(',')[0]} on {run.cpu}"
+            commits.setdefault(maker, {})[run.commit] = None
+    made = [f"{maker}; commit {', '.join(known)}" for maker, known in commits.items()]
     smoke = dict.fromkeys(run.study for run in runs if run.study.endswith(SMOKE))
-    return makers + [f"{study}: the smallest form (`--smoke`)" for study in smoke]
+    return [*made, *(f"{study}: the smallest form (`--smoke`)" for study in smoke)]
 
 
 def _table(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
     table = compared.table
     unit = "" if table.unit == "1" else f", in {table.unit}"
-    rows = [
-        (row[0].row.name, *(_cell(compared, cell) for cell in row))
-        for row in compared.rows
-        if any(cell.ours_ns is not None for cell in row)
+    # Rows and columns without any value of ours are left out.
+    kept = [row for row in compared.rows if any(cell.ours_ns is not None for cell in row)]
+    columns = [
+        c for c in range(len(table.columns)) if any(row[c].ours_ns is not None for row in kept)
     ]
+    rows = [(row[0].row.name, *(_cell(compared, row[c]) for c in columns)) for row in kept]
     yield from (f"## {table.title}", "")
     if rows:
-        yield from _grid((f"row{unit}", *(column.heading for column in table.columns)), rows)
+        yield from _grid((f"row{unit}", *(table.columns[c].heading for c in columns)), rows)
     yield from (f"- {note}" for note in _notes(compared, score))
     yield ""
 
@@ -185,7 +186,7 @@ def _notes(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
         if cell.run is not None and _took_all(cell.run)
     )
     if ended:
-        yield f"runs that their time limit ended: {_counted(ended)}"
+        yield f"ended by their time limit: {_counted(ended)}"
 
 
 def _took_all(run: RunRow) -> bool:
@@ -197,7 +198,7 @@ def _counted(counts: Counter[str]) -> str:
 
 
 def _pairs(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
-    """How the pairs of a table agree, and per verdict the rows of those that are reversed."""
+    """How the pairs of a table agree, and what turns those that are reversed."""
     pairs = [pair for pair in score.pairs if pair.table == compared.table.name]
     if not pairs:
         return
@@ -208,14 +209,13 @@ def _pairs(compared: ComparedTable, score: PaperScore) -> Iterator[str]:
         f"timed pairs: {verdicts[AGREES]} agree, {verdicts[TIE]} tie, {len(reversed_)} reversed"
         f"{f', {apart} without a plan here' if apart else ''}"
     )
-    for verdict in REVERSED:
-        groups: dict[str, Counter[str]] = {}
-        for pair in reversed_:
-            if pair.verdict == verdict:
-                reason = f"{verdict}: {pair.why}" if verdict == REVERSED[0] else verdict
-                groups.setdefault(reason, Counter())[pair.row] += 1
-        for reason, rows in groups.items():
-            yield f"{reason}: {_counted(rows)}"
+    explained = REVERSED[0]
+    groups: dict[str, Counter[str]] = {}
+    for pair in reversed_:
+        if pair.verdict == explained:
+            groups.setdefault(pair.why, Counter())[pair.row] += 1
+    for why, rows in groups.items():
+        yield f"{explained}: {why}: {_counted(rows)}"
 
 
 def _equal(compared: ComparedTable) -> Iterator[str]:
