@@ -102,7 +102,8 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     device; copies the devices of an equal part, or exchanges them with it, as for the layers of a
     network; shifts a border between two devices; sends a run of groups to one device; rotates the
     devices of a run; exchanges two devices in a run; or exchanges two runs of equal length, since
-    with full memory no group can move alone. Some moves raise or lower the priorities of a run.
+    with full memory no group can move alone. Parts with next to no time and bytes are drawn seldom.
+    Some moves raise or lower the priorities of a run.
     Trials are scheduled by insertion, the longest path to the end first, and the referee evaluates
     the best plans. Plans that overfill memory at its peak may be visited, at a price that rises
     until the search fits again; the start may be one, if it is shorter than those that fit. A
