@@ -418,13 +418,14 @@ class Search:
         if is_worse:
             restore(self.orders, self.rooms, self.trace)
         else:
-            all_starts(self.machines, self.orders, window.begin)
             self.trace.value[1] = self.trace.value[0]
+        all_starts(self.machines, self.orders, window.begin)
         self.trace.value[0] = self.trace.value[1]
         self.trace.saved[0] = False
 
     def refresh(self) -> None:
-        """Recompute all tails and the makespan."""
+        """Recompute all starts, tails and the makespan."""
+        all_starts(self.machines, self.orders, self.machines.num_items)
         all_tails(self.machines, self.orders)
         self.trace.value[:] = makespan_of(self.orders, self.whole(), self.instance.num_devices)
 
