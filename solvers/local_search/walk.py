@@ -167,6 +167,8 @@ def walk_on(
             rooms.held_bytes[trace.origin[at]] -= rooms.size_bytes[x]
             rooms.held_bytes[device[x]] += rooms.size_bytes[x]
         propagate_tails(machines, orders, window.begin)
+        if window.is_part:  # tails of exits may have become shorter: a transfer behind them is gone
+            after = makespan_of(orders, window, k)
         value[0], num_exits = after, window.exits[0]
         if is_best:
             value[1] = after
@@ -401,7 +403,7 @@ def makespan_of(orders: Orders, window: ScheduleWindow, k: int) -> int:
             most = max(most, item[x, START] + item[x, DURATION])
     for at in range(1, window.exits[0] + 1):
         x = window.exits[at]
-        if item[x, MACHINE] >= 0:
+        if item[x, MACHINE] >= 0 and item[x, LABEL] >= last:  # not moved into the window
             most = max(most, item[x, START] + item[x, TAIL])
     return int(most)
 
