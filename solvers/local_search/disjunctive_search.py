@@ -55,9 +55,10 @@ WINDOW_OPS, MOST_EXITS = 500, 512  # ops of a window, and most items behind it t
 # Moves of the first round, at least and per op, and the factor from each round to the next.
 FIRST_ROUND, FIRST_PER_OP, GROWTH = 20_000, 50, 4
 ENOUGH_PER_OP = 100  # moves per op of a round at full heat; with fewer it begins colder
-# Items of the largest graph that is searched as a whole, and ops beyond which windows come first: a
-# cold sweep finds in 4 s what the whole finds in 20 (layers of 10,000 ops).
-LARGEST_WALK, LARGEST_FIRST = 60_000, 4_000
+# Items of the largest graph that is searched as a whole, and ops beyond which windows come first, as
+# long as another cold sweep finds a notable share of the makespan: four find in 10 s three times
+# what the whole finds (layers of 10,000 ops).
+LARGEST_WALK, LARGEST_FIRST, NOTABLE = 60_000, 4_000, 2e-3
 MOST_SHARED = 1_000_000  # edges of the largest graph of which several walks hold copies
 WINDOW_MOVES_PER_OP = 5  # moves per op of a window in the first sweep; later ones are longer
 
@@ -243,13 +244,13 @@ class _Rounds:
         first = max(FIRST_ROUND, FIRST_PER_OP * self.searches[0].instance.num_ops)
         length, hot_ns = first, HOT * self.mean_ns
         with ThreadPoolExecutor(max(1, len(self.searches))) as pool:
-            machines = self.searches[0].machines
-            if len(machines.time_ns) > LARGEST_FIRST and machines.num_items <= LARGEST_WALK:
-                yield from self._sweep(pool, hot_ns, 1)
-                yield from self.report(at_once=True)
+            num_items, sweeps = self.searches[0].machines.num_items, 0
+            pays = self.searches[0].instance.num_ops > LARGEST_FIRST
             while not self.is_over():
-                if machines.num_items > LARGEST_WALK:
+                before_ns = self.best().value_ns
+                if pays or num_items > LARGEST_WALK:
                     yield from self._sweep(pool, hot_ns, length // first)
+                    sweeps += 1
                 else:
                     windows = [search.whole() for search in self.searches]
                     yield from self._walk(pool, windows, length, hot_ns, whole=True)
@@ -257,7 +258,10 @@ class _Rounds:
                     search.back()
                 yield from self.report(at_once=True)
                 self.meet()
-                length *= GROWTH
+                if not pays or sweeps == 1:
+                    length *= GROWTH
+                elif self.best().value_ns > (1.0 - NOTABLE) * before_ns:
+                    pays, length = False, length if num_items > LARGEST_WALK else first
 
     def _walk(
         self,
