@@ -55,9 +55,9 @@ WINDOW_OPS, MOST_EXITS = 500, 512  # ops of a window, and most items behind it t
 # Moves of the first round, at least and per op, and the factor from each round to the next.
 FIRST_ROUND, FIRST_PER_OP, GROWTH = 20_000, 50, 4
 ENOUGH_PER_OP = 100  # moves per op of a round at full heat; with fewer it begins colder
-# Items of the largest graph that is searched as a whole, and ops beyond which windows come first, as
-# long as another cold sweep finds a notable share of the makespan: four find in 10 s three times
-# what the whole finds (layers of 10,000 ops).
+# Items of the largest graph that is searched as a whole, and ops beyond which windows come first,
+# while a cold sweep finds a notable share of the makespan: four find in 10 s three times what the
+# whole finds (layers of 10,000 ops).
 LARGEST_WALK, LARGEST_FIRST, NOTABLE = 60_000, 4_000, 2e-3
 MOST_SHARED = 1_000_000  # edges of the largest graph of which several walks hold copies
 WINDOW_MOVES_PER_OP = 5  # moves per op of a window in the first sweep; later ones are longer

@@ -97,7 +97,6 @@ class WindowLists:
         fits = list_ops(self.machines, booked, order, *weights.tolist())
         return booked.home[arrays.group] if fits else None
 
-
     def roll(self, device: Ints, rng: np.random.Generator, is_over: Callable[[], bool]) -> Ints:
         """The devices of the ops after many lists of each stretch of the order by levels, (n,)."""
         # A list of a few ops costs next to nothing, however large the graph is, and what it gains
