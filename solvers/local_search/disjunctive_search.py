@@ -2,8 +2,8 @@
 
 Each round cools a walk from the best schedule (simulated annealing with reheating), and each round
 is longer than the one before. Several walks with different random numbers run in threads; each
-round starts from the best of all. Graphs that are too large for one walk are searched window by
-window.
+round starts from the best of all. Large graphs are searched window by window: those that are too
+large for one walk, and others as long as that pays.
 """
 
 from __future__ import annotations

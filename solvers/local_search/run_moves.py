@@ -94,7 +94,8 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     """Simulated annealing that moves runs, layers and parts of them between devices.
 
     Before the annealing, windows of the schedule are placed anew by list scheduling
-    (`WindowLists`), as long as that shortens it.
+    (`WindowLists`), as long as that shortens it; where few parts are equal, stretch after stretch
+    by many short lists before, and for most of the time where that has found much.
 
     Colocation groups are ordered by the first of their ops in topological order, as in
     `interleaved_cuts`. A move sends a part (`nested_parts`), or some neighbouring parts, to another
@@ -200,7 +201,8 @@ class _Search(RunWalks):
             kept[:] = shift
         state.value[:2] = now, NO_WAY if excess > 0.0 else now
         state.memory[0] = excess
-        self.judged = int(state.value[1])
+        # insertion may make the start shorter than what is known: then it is judged
+        self.judged = max(int(state.value[1]), self.best.value or 0)
 
     def run(self, clock: Clock, steps: int | None, seed: int) -> None:
         """Anneal for some moves, or round after round from the same start until time is over."""
