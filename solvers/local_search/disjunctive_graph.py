@@ -211,7 +211,7 @@ def all_starts(machines: Machines, orders: Orders, begin: int) -> None:
     item = orders.item
     x = item[begin, AFTER]
     while x != machines.num_items + 1:
-        item[x, START] = start_of(machines, orders, x)
+        item[x, START] = start_of(machines, orders, x, LAST_LABEL)
         x = item[x, AFTER]
 
 
@@ -254,32 +254,31 @@ def slot_of(item: Ints, x: int, r: int) -> int:
 
 
 @kernel(nogil=True, allocates=False)
-def start_of(machines: Machines, orders: Orders, x: int) -> int:
-    """The earliest start of an item, from the starts of those before it."""
+def start_of(machines: Machines, orders: Orders, x: int, border: int) -> int:
+    """The earliest start of an item, from the starts of those before it and before a label."""
     item, device = orders.item, orders.device
     n = len(device)
     start = np.int64(0)
     for slot in range(2):
         p = item[x, PREV + slot]
-        if p >= 0:
+        if p >= 0 and item[p, LABEL] < border:
             start = max(start, item[p, START] + item[p, DURATION])
     if x >= n:
         u = ends_of(machines, device, x)[0]
-        return int(max(start, item[u, START] + item[u, DURATION]))
+        if item[u, LABEL] < border:
+            start = max(start, item[u, START] + item[u, DURATION])
+        return int(start)
     b = device[x]
     for at in range(machines.pred_ptr[x], machines.pred_ptr[x + 1]):
         e = machines.pred_edge[at]
         u = machines.producer[e]
-        a = device[u]
-        if a == b:
-            ready = item[u, START] + item[u, DURATION]
-        elif machines.free:
-            ready = item[u, START] + item[u, DURATION]
-            ready += machines.transfer_ns[machines.tensor[e], machines.link_class[a, b]]
-        else:
-            c = carrier(machines, e, b)
-            ready = item[c, START] + item[c, DURATION]
-        start = max(start, ready)
+        a, ready = device[u], np.int64(0)
+        if a != b and not machines.free:
+            u = carrier(machines, e, b)
+        elif a != b:
+            ready = machines.transfer_ns[machines.tensor[e], machines.link_class[a, b]]
+        if item[u, LABEL] < border:
+            start = max(start, ready + item[u, START] + item[u, DURATION])
     return int(start)
 
 

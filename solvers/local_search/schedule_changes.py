@@ -472,7 +472,9 @@ def propagate(
     """Recompute starts as far as they change; False once a path longer than `most` is found."""
     # The items `begin` and `end` bound a window: tails are up to date behind the first one, and
     # starts behind the second one are not followed further. Items reached there are added to
-    # `exits`, whose first entry is their number; False if there are too many.
+    # `exits`, whose first entry is their number; False if there are too many. Only items before the
+    # border count for their starts: a path through one behind it leads through another exit, and
+    # the start of the one behind is that of before. None may move there: its tail is not known.
     # Items are taken by label, so each start is computed once, when all before it are final. A
     # change ends where a start stays the same.
     # To reject early: behind the last change of the structure (`HIGHEST`), start + tail is the
@@ -494,9 +496,11 @@ def propagate(
         x = pop(orders)
         label = item[x, LABEL]
         done += 1
-        start = start_of(machines, orders, x)
+        start = start_of(machines, orders, x, last)
         if label >= last:  # an exit, noted once
             known = False
+            if orders.touched[x]:
+                return False
             for at in range(1, exits[0] + 1):
                 known = known or exits[at] == x
             if not known:

@@ -26,6 +26,7 @@ from placegap.solvers.local_search.disjunctive_graph import (
     carrier,
     ends_of,
     note_hints,
+    start_of,
 )
 from placegap.solvers.local_search.peak_memory import Peak, schedule_fits
 from placegap.solvers.local_search.schedule_changes import (
@@ -105,11 +106,12 @@ def walk_on(
     # A move changes the schedule in place; starts are recomputed as far as they change, up to a
     # limit on the makespan that Metropolis's rule draws beforehand. If the limit is exceeded all
     # changes are undone, otherwise tails follow.
-    misfits, saves = 0, not window.is_part
+    misfits, saves, num_exits = 0, not window.is_part, window.exits[0]
     k = machines.time_ns.shape[1]
     value, saved, device, item = trace.value, trace.saved, orders.device, orders.item
     for step in range(steps.done, steps.done + steps.moves):
         forget(orders)
+        window.exits[0] = num_exits  # without those that a move had which was undone
         count, added = 0, np.int64(0)
         v = int(window.ops[draw(rng, len(window.ops))])
         if rng.random() < 0.5:  # of two ops, the one on the longer path
@@ -165,11 +167,14 @@ def walk_on(
             rooms.held_bytes[trace.origin[at]] -= rooms.size_bytes[x]
             rooms.held_bytes[device[x]] += rooms.size_bytes[x]
         propagate_tails(machines, orders, window.begin)
-        value[0] = after
+        if window.is_part:  # tails of exits may have become shorter: a transfer behind them is gone
+            after = makespan_of(orders, window, k)
+        value[0], num_exits = after, window.exits[0]
         if is_best:
             value[1] = after
             saved[0], misfits = False, 0
     forget(orders)
+    window.exits[0] = num_exits
 
 
 @kernel(nogil=True, allocates=False)
@@ -398,7 +403,7 @@ def makespan_of(orders: Orders, window: ScheduleWindow, k: int) -> int:
             most = max(most, item[x, START] + item[x, DURATION])
     for at in range(1, window.exits[0] + 1):
         x = window.exits[at]
-        if item[x, MACHINE] >= 0:
+        if item[x, MACHINE] >= 0 and item[x, LABEL] >= last:  # not moved into the window
             most = max(most, item[x, START] + item[x, TAIL])
     return int(most)
 
@@ -406,6 +411,7 @@ def makespan_of(orders: Orders, window: ScheduleWindow, k: int) -> int:
 @kernel(nogil=True, allocates=False)
 def find_exits(machines: Machines, orders: Orders, end: int, exits: Ints) -> bool:
     """Note the items from `end` on that wait for one before it; False if there are too many."""
+    # Their starts become those of `propagate`, by items before the border alone.
     item, device = orders.item, orders.device
     n = len(device)
     border, x = item[end, LABEL], end
@@ -431,6 +437,8 @@ def find_exits(machines: Machines, orders: Orders, end: int, exits: Ints) -> boo
             exits[0] += 1
             exits[exits[0]] = x
         x = item[x, AFTER]
+    for at in range(1, exits[0] + 1):
+        item[exits[at], START] = start_of(machines, orders, exits[at], border)
     return True
 
 

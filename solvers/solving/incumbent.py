@@ -12,7 +12,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import feasible_value
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.bounds.portfolio import improving_bounds
-from placegap.solvers.core.clock import stop_requested
+from placegap.solvers.core.clock import Clock, stop_requested
 from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.core.objective import BOUNDS, Step
 from placegap.solvers.core.progress import (
@@ -62,6 +62,7 @@ class JudgedKnown(Known):
         #: by method.
         self.notes: dict[str, str] = {}
         self.messages: dict[str, str] = {}
+        self._bounds_s = 0.0  # with no more time than this, the portfolio proves nothing new
         self._lock = threading.RLock()
 
     def offer(self, plan: Plan, by: str, value_ns: int | None = None) -> bool:
@@ -121,10 +122,15 @@ class JudgedKnown(Known):
         task = self.task
         try:
             if step.method == BOUNDS:
+                clock = Clock(limit_s)
+                if limit_s <= self._bounds_s:
+                    return ""
                 for bound in improving_bounds(
                     task.instance, step.semantics, limit_s, best_ns=self.value
                 ):
                     self.prove(bound)
+                # what ends in half of its time has left nothing out that takes twice as long
+                self._bounds_s = limit_s if clock.spent_s > limit_s / 2 else 2 * limit_s
                 return ""
             method, keep = METHODS[step.method], self.listener(step.method, step.semantics)
 

@@ -80,6 +80,36 @@ def test_after_every_part_of_a_walk_starts_and_tails_are_those_of_its_orders(see
     assert looked > 5 * len(seeds)
 
 
+@few_and_many(5, 300)
+def test_a_window_says_the_makespan_of_the_whole_schedule(
+    seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A path behind the window alone is no part of its value: it is as long as it was before.
+    monkeypatch.setattr(disjunctive_search, "WINDOW_OPS", 4)
+    moved = 0
+    for seed in seeds:
+        instance = tiny_instance(seed, num_ops=14, num_devices=3)
+        for semantics in MAKESPAN_SEMANTICS:
+            plan, search = drawn(instance, seed), Search(instance, semantics, [seed])
+            if not evaluate(instance, plan, semantics).feasible:
+                continue
+            search.load(plan)
+            for window in search.windows():
+                before_ns = evaluate(instance, search.plan(), semantics).value_ns
+                search.enter(window)
+                for _ in range(5):
+                    search.walk(window, 0, 15, 15, 1.0 + 0.1 * before_ns)
+                    value_ns, search.trace.saved[0] = int(search.trace.value[0]), False
+                    true_ns = evaluate(instance, search.plan(), semantics).value_ns
+                    assert value_ns <= true_ns <= max(value_ns, before_ns), semantics.label
+                    moved += true_ns != before_ns
+                search.leave(window)
+                search.trace.value[0] = search.trace.value[1]
+            search.refresh()
+            check_state(search, f"{instance.name} {semantics.label}")
+    assert moved > 50 * len(seeds)
+
+
 def num_improved(instance: Instance, rules: Makespan, start: Plan, plans: Iterable[Plan]) -> int:
     """How many plans came; each fits and is better than the one before it."""
     last_ns, improved = evaluate(instance, start, rules).value_ns, 0

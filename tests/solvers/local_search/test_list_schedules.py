@@ -65,3 +65,30 @@ def test_windows_are_placed_anew_within_memory_and_all_else_stays() -> None:
                 assert evaluate(tight, Plan.on(device.tolist()), Makespan()).feasible
                 moved += int(0 < (device != start.devices).sum() < tight.num_ops)
     assert moved > 20
+
+
+def test_rolled_lists_keep_to_memory_and_start_from_where_ops_are() -> None:
+    moved = 0
+    for seed in range(60):
+        tight, rng = binding_instance(seed), np.random.default_rng(seed)
+        drawn = rng.integers(tight.num_devices, size=tight.arrays.num_groups)
+        device = drawn[tight.arrays.group]
+        for rules in (Makespan(), Makespan(channels="port", transfers="per_edge")):
+            if not evaluate(tight, Plan.on(device.tolist()), rules).feasible:
+                continue
+            lists = WindowLists(tight, machines_of(tight, rules))
+            found = lists.roll(device, rng, lambda: False)
+            assert evaluate(tight, Plan.on(found.tolist()), rules).feasible
+            assert lists.roll(found, rng, lambda: True).tolist() == found.tolist()
+            moved += found.tolist() != device.tolist()
+    assert moved > 10
+
+
+@pytest.mark.parametrize("rules", [Makespan(), Makespan(transfers="per_edge", channels="port")])
+def test_rolled_lists_spread_ops_that_a_device_does_in_a_row(rules: Makespan) -> None:
+    # forty ops of 10 ns without edges, all on device 0: two devices have 20 each, 200 ns, as a list
+    # that puts one on either device ends no later
+    row = instance("row", [anywhere(f"op{i}", 10) for i in range(40)], [], devices=2)
+    lists = WindowLists(row, machines_of(row, rules))
+    device = lists.roll(np.zeros(40, np.int64), np.random.default_rng(0), lambda: False)
+    assert evaluate(row, Plan.on(device.tolist()), rules).value == 200

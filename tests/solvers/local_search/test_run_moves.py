@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,8 @@ from features.makespan import instance as instance_of
 from references.placers import pressed_instance, with_room
 
 from placegap.instances import Makespan, Plan, evaluate
-from placegap.solvers import Task, run_method
+from placegap.solvers import Limits, Task, run_method
+from placegap.solvers.local_search.list_schedules import WindowLists
 from placegap.solvers.local_search.run_moves import RunMovesParams, _Search, line_of, run_moves
 
 PORT = Makespan()
@@ -97,3 +99,25 @@ def test_parts_that_weigh_next_to_nothing_are_light() -> None:
     for number, part in enumerate(parts):
         has_time = bool({0, 3} & set(instance.arrays.group_order[part].tolist()))
         assert (number in line.heavy) == has_time
+
+
+@pytest.mark.parametrize(("times_ns", "first"), [(range(10, 30), "roll"), ([10] * 20, "draw")])
+def test_lists_roll_where_few_parts_are_equal(
+    times_ns: Sequence[int], first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = list[str]()
+
+    def begin(name: str) -> Callable[..., None]:
+        def end(*_: object) -> None:
+            began.append(name)
+            raise KeyboardInterrupt
+
+        return end
+
+    for name in ("roll", "draw"):
+        monkeypatch.setattr(WindowLists, name, begin(name))
+    row = instance_of(
+        "row", [anywhere(f"op{i}", ns) for i, ns in enumerate(times_ns)], [], devices=2
+    )
+    run_moves(Task(row, PORT, Limits(60.0)), RunMovesParams())
+    assert began == [first]

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
+from types import SimpleNamespace
 
 import pytest
 from doubles import processes
@@ -435,6 +436,28 @@ def test_searches_take_turns_and_the_last_is_of_the_one_that_finds_most(
         assert [steps[i].params["anew"] for i in (0, 2)] == [False, True]
     # each has a sixth of all time, and then one of them has the rest
     assert [step.share for step in steps[:3]] == [1 / 6, 1 / 5, 1.0]
+
+
+# What ended in half of its time has left nothing out that takes twice as long: 20 s after 10 s, of
+# which 4 s were spent, but 10 s alone after 6 s; and 40 s after 20 s.
+@pytest.mark.parametrize(("spent_s", "asked"), [(4.0, [10.0, 20.1]), (6.0, [10.0, 10.1, 20.0])])
+def test_bounds_are_not_computed_again_where_more_time_proves_no_more(
+    spent_s: float, asked: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = list[float]()
+
+    def bounds(
+        instance: Instance, rules: Semantics, limit_s: float, *, best_ns: object
+    ) -> list[Bound]:
+        limits.append(limit_s)
+        return []
+
+    monkeypatch.setattr(incumbent, "improving_bounds", bounds)
+    monkeypatch.setattr(incumbent, "Clock", lambda limit_s: SimpleNamespace(spent_s=spent_s))
+    known = known_of(tight_example(), 60.0)
+    for limit_s in (10.0, 10.0, 10.1, 20.0, 20.1):
+        assert known.run(Step(auto.BOUNDS, PORT), limit_s) == ""
+    assert limits == asked
 
 
 def test_steps_beside_have_rules_whose_plans_or_bounds_hold_for_the_task() -> None:
