@@ -48,6 +48,7 @@ from placegap.solvers.bounds.work_windows import (
     ChannelTable,
     SectionEdges,
     WorkWindows,
+    chain_arcs,
     channel_table,
     paths_through,
     port_gap,
@@ -251,6 +252,24 @@ def joined_where_cheap(instance: Instance, chain: Sequence[Section]) -> tuple[Se
         if least[i : j + 1].min() < send[e]:
             _join(one, size, i, j)
     return _sections(instance, chain, one)
+
+
+def without_weak_end(
+    instance: Instance, chain: Sequence[Section], windows: WorkWindows
+) -> tuple[Section, ...]:
+    """The chain without last sections that take less time than the tail of their entry proves."""
+    # A chain may end with the update of a tied weight. If all copies are updated on one device, the
+    # tail of the gradient counts all of them, and the last section one.
+    end = len(chain)
+    while end > 1:
+        parts, _, tables = chain_arcs(instance, chain[end - 1 : end], windows)
+        if not parts:
+            break
+        through = (tables[0] + windows.tail_ns[parts[0].exit]).min(axis=1)
+        if (windows.tail_ns[parts[0].entry] <= through).any():
+            break
+        end -= 1
+    return tuple(chain[:end])
 
 
 def _places(instance: Instance, chain: Sequence[Section]) -> tuple[Ints, Ints]:
