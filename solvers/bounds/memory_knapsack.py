@@ -4,7 +4,8 @@ Where a model does not fit the fast devices, what goes to the slow ones is a kna
 colocated ops is on one device, groups fill up the devices' memory, and along a path the times of
 its ops add up. This is one mixed-integer model of the whole graph:
 
-- N[G, k] groups of class G on device k, all of them somewhere, their bytes within the memory;
+- N[G, k] groups of class G on device k, all of them somewhere, their bytes within the memory, and
+  at the peak one copy of each state that groups there share;
 - starts s[v]: an edge (u, v) leaves s[v] >= s[u] + time of u + transfer. The transfers between two
   groups are a flow z from where the first one is to where the second one is;
 - between the two ops of an interval (`problem.sections`), each device has the work of the ops that
@@ -214,11 +215,14 @@ def _sends_each(semantics: Makespan | None) -> str:
 
 
 def knapsack(
-    instance: Instance, semantics: Makespan | None = None, most_shared: int = MOST_SHARED
+    instance: Instance,
+    semantics: Makespan | None = None,
+    most_shared: int = MOST_SHARED,
+    at_peak: Instance | None = None,
 ) -> Knapsack | None:
     """The model of an instance whose resident bytes add up; None if it is too large."""
     # Every op can be on some device. Without semantics it holds for all rules of transfers and
-    # channels.
+    # channels. `instance` may be the floor of `at_peak`.
     arrays = instance.arrays
     moves, move = np.unique(arrays.transfer_ns, axis=0, return_inverse=True)
     move = move.ravel()[arrays.index.tensor]
@@ -229,7 +233,21 @@ def knapsack(
     num_devices = instance.num_devices
     if len(classes.op) * num_devices * num_devices > MOST_COLUMNS:
         return None
-    return _Builder(instance, classes, moves, move, semantics, most_shared).knapsack()
+    tied = [] if at_peak is None else _tied(at_peak, classes)
+    return _Builder(instance, classes, moves, move, semantics, most_shared, tied).knapsack()
+
+
+def _tied(at_peak: Instance, classes: OpClasses) -> list[tuple[int, list[int]]]:
+    """Bytes that a device holds once if any of some groups is on it, which the first one counts."""
+    # by classes of a single group: of the members of others a solution says no devices
+    sizes, found = at_peak.memory_arrays, list[tuple[int, list[int]]]()
+    group = classes.of_group[at_peak.arrays.group[sizes.shared_op]]
+    for name, size in enumerate(sizes.shared_bytes.tolist()):
+        holders = [*dict.fromkeys(group[sizes.shared_name == name].tolist())]
+        alone = [g for g in holders if classes.group_count[g] == 1]
+        if len(alone) > 1 and alone[0] == holders[0]:
+            found.append((size, alone))
+    return found
 
 
 class _Builder:
@@ -243,8 +261,9 @@ class _Builder:
         move: Ints,
         semantics: Makespan | None,
         most_shared: int,
+        tied: list[tuple[int, list[int]]],
     ) -> None:
-        self.instance, self.classes = instance, classes
+        self.instance, self.classes, self.tied = instance, classes, tied
         self.unit_ns = time_unit_ns(instance.arrays.serial_horizon_ns, 1)
         self.moves, self.move = moves / self.unit_ns, move
         self.rows = _Rows()
@@ -296,16 +315,24 @@ class _Builder:
     def _memory_capacity(self) -> None:
         arrays, classes = self.instance.arrays, self.classes
         size = arrays.group_bytes[classes.group]
+        for each, groups in self.tied:
+            size[groups[0]] -= each
         for k, room in enumerate(arrays.memory_bytes.tolist()):
             # a row that can bind, in about thousandths of the room: a power of two keeps it exact
-            held = size * classes.group_count * (self.column[:, k] >= 0)
-            if room >= NO_LIMIT or int(held.sum()) <= room:
+            columns = self.column[:, k]
+            held = int((size * classes.group_count * (columns >= 0)).sum())
+            if room >= NO_LIMIT or held + sum(each for each, _ in self.tied) <= room:
                 continue
             unit = 2.0 ** max(0, room.bit_length() - 10)
-            columns = self.column[:, k]
             taken = {
                 int(columns[G]): size[G] / unit for G in np.flatnonzero((columns >= 0) & (size > 0))
             }
+            for each, groups in self.tied:
+                copy = self.rows.add_column(1.0)
+                taken[copy] = each / unit
+                for at in columns[groups].tolist():
+                    if at >= 0:
+                        self.rows.add({copy: 1.0, at: -1.0}, 0.0, np.inf)
             self.rows.add(taken, -np.inf, room / unit)
 
     def _paths(self) -> None:
@@ -699,7 +726,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
             row = plan_of_stops(instance, stops, chain.at)
             if feasible_value(instance, row, task.semantics) == chain.ns:
                 return Outcome(row, chain.ns, Bound(chain.ns, CHAIN))
-    model = knapsack(instance, task.semantics)
+    model = knapsack(instance, task.semantics, at_peak=task.at_peak)
     if model is None:
         return Outcome(message="its model is too large")
     built_s, left_s = clock.spent_s, clock.left_s
@@ -707,7 +734,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     floor, shares = relaxed(model, None if left_s is None else LP_SHARE * left_s)
     plans = [] if shares is None else [rounded_plan(instance, model, shares)]
     if model.form.matrix.shape[1] > MOST_MIP:
-        model = knapsack(instance, task.semantics, 0) or model
+        model = knapsack(instance, task.semantics, 0, task.at_peak) or model
     if model.form.matrix.shape[1] > MOST_MIP:
         return Outcome(
             _best(task, plans),
