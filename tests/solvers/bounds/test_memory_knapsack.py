@@ -203,6 +203,19 @@ def test_ops_that_share_a_state_hold_it_on_each_of_their_devices() -> None:
     assert bounds_of(knapsack(floor, at_peak=net))[1] == oracle(net, semantics) == 37
 
 
+def test_what_is_live_while_an_op_runs_counts_at_each_op() -> None:
+    # Either op needs 40 bytes of 35 while it runs; the floor counts its workspace at one of them.
+    ops = [
+        draw.op(i, {"gpu": 10, "cpu": 100}, state_bytes=10, workspace_bytes=30) for i in range(2)
+    ]
+    devices = draw.devices(["gpu", "cpu"], (35, None).__getitem__)
+    net = draw.row(ops, devices, bytes=1)
+    semantics = Makespan(memory="peak")
+    floor, _ = relax_memory(net, semantics)
+    assert bounds_of(knapsack(floor))[1] == 100 + 1 + 10
+    assert bounds_of(knapsack(floor, at_peak=net))[1] == oracle(net, semantics) == 200
+
+
 def test_no_copy_of_a_state_proves_more_than_an_optimum() -> None:
     seen = compare_ops(range(60))
     assert seen["rose"] > 5
