@@ -4,7 +4,8 @@ Where a model does not fit the fast devices, what goes to the slow ones is a kna
 colocated ops is on one device, groups fill up the devices' memory, and along a path the times of
 its ops add up. This is one mixed-integer model of the whole graph:
 
-- N[G, k] groups of class G on device k, all of them somewhere, their bytes within the memory;
+- N[G, k] groups of class G on device k, all of them somewhere, their bytes within the memory; at
+  the peak with a copy of each state that groups there share, and with the most that is live at one;
 - starts s[v]: an edge (u, v) leaves s[v] >= s[u] + time of u + transfer. The transfers between two
   groups are a flow z from where the first one is to where the second one is;
 - between the two ops of an interval (`problem.sections`), each device has the work of the ops that
@@ -43,7 +44,8 @@ from placegap.formulations.shared.devices import colocated_times
 from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem import Instance, Makespan, Plan
-from placegap.instances.problem.graph_index import numbered
+from placegap.instances.problem.additive_memory import ceiling_bytes, group_live_bytes
+from placegap.instances.problem.graph_index import numbered, sum_by
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.sections import Interval, intervals
 from placegap.instances.referee.evaluate import feasible_value
@@ -68,6 +70,8 @@ MOST_SHARED = 20_000  # columns of such ways by the devices of their ends, of al
 # this share of the time.
 MOST_MIP, LP_SHARE = 10_000, 0.75
 MOST_INNER = 1_000  # ops of an interval, at most
+LEVELS = (0.5, 0.75, 1.0)  # shares of the most live bytes from which groups count
+MOST_LIVE = 500  # groups with live bytes that count, about a millisecond each
 MOST_MEMBERS = 200_000  # ops of all intervals that have rows
 
 
@@ -214,11 +218,14 @@ def _sends_each(semantics: Makespan | None) -> str:
 
 
 def knapsack(
-    instance: Instance, semantics: Makespan | None = None, most_shared: int = MOST_SHARED
+    instance: Instance,
+    semantics: Makespan | None = None,
+    most_shared: int = MOST_SHARED,
+    at_peak: Instance | None = None,
 ) -> Knapsack | None:
     """The model of an instance whose resident bytes add up; None if it is too large."""
     # Every op can be on some device. Without semantics it holds for all rules of transfers and
-    # channels.
+    # channels. `instance` may be the floor of `at_peak`.
     arrays = instance.arrays
     moves, move = np.unique(arrays.transfer_ns, axis=0, return_inverse=True)
     move = move.ravel()[arrays.index.tensor]
@@ -229,7 +236,48 @@ def knapsack(
     num_devices = instance.num_devices
     if len(classes.op) * num_devices * num_devices > MOST_COLUMNS:
         return None
-    return _Builder(instance, classes, moves, move, semantics, most_shared).knapsack()
+    sums = _sums(instance, at_peak, classes)
+    return _Builder(instance, classes, moves, move, semantics, most_shared, sums).knapsack()
+
+
+class _Sum(NamedTuple):
+    """Bytes that no device may have more of than it has room for."""
+
+    size: Ints  # (G,): Of each group of a class
+    once: list[tuple[int, list[int]]]  # what counts once if a device has any group of some classes
+
+
+def _sums(instance: Instance, at_peak: Instance | None, classes: OpClasses) -> list[_Sum]:
+    """The bytes of all ops; at the peak with copies of tied states, also beside the most live."""
+    size = instance.arrays.group_bytes[classes.group]
+    if at_peak is None:
+        return [_Sum(size, [])]
+    sizes, tied = at_peak.memory_arrays, list[tuple[int, list[int]]]()
+    group, num_groups = at_peak.arrays.group, at_peak.arrays.num_groups
+    # by classes of a single group: of the members of others a solution says no devices
+    holds = classes.of_group[group[sizes.shared_op]]
+    for name, each in enumerate(sizes.shared_bytes.tolist()):
+        holders = [*dict.fromkeys(holds[sizes.shared_name == name].tolist())]
+        alone = [g for g in holders if classes.group_count[g] == 1]
+        if len(alone) > 1 and alone[0] == holders[0]:
+            tied.append((each, alone))
+            size[holders[0]] -= each  # the floor counts it there
+    # Beside their state and copies, devices hold the most that is live at a start in any of their
+    # groups: in steps, each of which those with as much or more share.
+    held = sum_by(group, sizes.state_bytes, num_groups)
+    likely = sum_by(group, ceiling_bytes(at_peak), num_groups) - held
+    near, known = np.argsort(-likely, kind="stable")[:MOST_LIVE], np.zeros(num_groups, np.int64)
+    known[near] = group_live_bytes(at_peak, near)
+    state, live = np.full((2, len(size)), NO_LIMIT)  # the least of any group of a class
+    np.minimum.at(state, classes.of_group, held)
+    np.minimum.at(live, classes.of_group, known)
+    steps = np.unique([live[live >= part * live.max()].min() for part in LEVELS])
+    levels = [
+        (int(step), np.flatnonzero(live >= level).tolist())
+        for level, step in zip(steps, np.diff(steps, prepend=0), strict=True)
+        if step
+    ]
+    return [_Sum(size, tied), _Sum(state, tied + levels)]
 
 
 class _Builder:
@@ -243,8 +291,9 @@ class _Builder:
         move: Ints,
         semantics: Makespan | None,
         most_shared: int,
+        sums: list[_Sum],
     ) -> None:
-        self.instance, self.classes = instance, classes
+        self.instance, self.classes, self.sums = instance, classes, sums
         self.unit_ns = time_unit_ns(instance.arrays.serial_horizon_ns, 1)
         self.moves, self.move = moves / self.unit_ns, move
         self.rows = _Rows()
@@ -269,7 +318,8 @@ class _Builder:
         # Small intervals first: ways to share out ops get columns once per op, and those of a small
         # interval are few.
         self._assign_once()
-        self._memory_capacity()
+        for each in self.sums:
+            self._memory_capacity(each)
         self._paths()
         self._work()
         covered = set[int]()
@@ -293,19 +343,25 @@ class _Builder:
         for columns, count in zip(self.column, self.classes.group_count.tolist(), strict=True):
             self.rows.add({at: 1.0 for at in columns.tolist() if at >= 0}, count, count)
 
-    def _memory_capacity(self) -> None:
-        arrays, classes = self.instance.arrays, self.classes
-        size = arrays.group_bytes[classes.group]
-        for k, room in enumerate(arrays.memory_bytes.tolist()):
+    def _memory_capacity(self, part: _Sum) -> None:
+        count = self.classes.group_count
+        for k, room in enumerate(self.instance.arrays.memory_bytes.tolist()):
             # a row that can bind, in about thousandths of the room: a power of two keeps it exact
-            held = size * classes.group_count * (self.column[:, k] >= 0)
-            if room >= NO_LIMIT or int(held.sum()) <= room:
+            columns = self.column[:, k]
+            most = int((part.size * count * (columns >= 0)).sum()) + sum(b for b, _ in part.once)
+            if room >= NO_LIMIT or most <= room:
                 continue
             unit = 2.0 ** max(0, room.bit_length() - 10)
-            columns = self.column[:, k]
-            taken = {
-                int(columns[G]): size[G] / unit for G in np.flatnonzero((columns >= 0) & (size > 0))
-            }
+            able = np.flatnonzero((columns >= 0) & (part.size > 0))
+            taken = {int(columns[G]): part.size[G] / unit for G in able}
+            for each, groups in part.once:
+                copy = self.rows.add_column(1.0)
+                taken[copy] = each / unit
+                for at, number in zip(
+                    columns[groups].tolist(), count[groups].tolist(), strict=True
+                ):
+                    if at >= 0:
+                        self.rows.add({copy: 1.0, at: -1.0 / number}, 0.0, np.inf)
             self.rows.add(taken, -np.inf, room / unit)
 
     def _paths(self) -> None:
@@ -699,7 +755,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
             row = plan_of_stops(instance, stops, chain.at)
             if feasible_value(instance, row, task.semantics) == chain.ns:
                 return Outcome(row, chain.ns, Bound(chain.ns, CHAIN))
-    model = knapsack(instance, task.semantics)
+    model = knapsack(instance, task.semantics, at_peak=task.at_peak)
     if model is None:
         return Outcome(message="its model is too large")
     built_s, left_s = clock.spent_s, clock.left_s
@@ -707,7 +763,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     floor, shares = relaxed(model, None if left_s is None else LP_SHARE * left_s)
     plans = [] if shares is None else [rounded_plan(instance, model, shares)]
     if model.form.matrix.shape[1] > MOST_MIP:
-        model = knapsack(instance, task.semantics, 0) or model
+        model = knapsack(instance, task.semantics, 0, task.at_peak) or model
     if model.form.matrix.shape[1] > MOST_MIP:
         return Outcome(
             _best(task, plans),

@@ -10,6 +10,11 @@ nanosecond. So if no op of a set S can start before a, and at least b must follo
 back until a + (sum of their masses) / W: a head of v, beside the longest path, and paths go on from
 there. Tails are heads of the reversed graph.
 
+*In turn.* If v is on device b, some ops right before it are there, too: those of its colocation
+group, and those whose tensors would arrive from any other device later than v starts. They run one
+after the other, so v starts no earlier than the least head of any of them plus all their times. Of
+a weight whose copies are updated apart, the tail of its gradient counts all updates, or a transfer.
+
 *Queues.* The same with the ops that one device alone can run, and with the transfers that hold a
 channel whatever the plan (`queued_items`): one after the other, with their times as masses, W = 1.
 
@@ -531,7 +536,7 @@ def work_windows(instance: Instance, semantics: Makespan) -> WorkWindows | None:
     )
     items = queued_items(instance, semantics, time)
     head, tail = (
-        _heads(graph, part, mass, width, ways, most)
+        _heads(graph, part, arrays.group, mass, width, ways, most)
         for graph, part, ways in zip(directions(instance), items, (into, out), strict=True)
     )
     queued_ns = _most_in_queues(items[0], head, tail, mass, width)
@@ -595,7 +600,13 @@ class ArcsInto(NamedTuple):
 
 @kernel(bounded=True)
 def _heads(
-    graph: Direction, items: QueuedItems, mass: Ints, width: int, arcs: ArcsInto, most: int
+    graph: Direction,
+    items: QueuedItems,
+    group: Ints,
+    mass: Ints,
+    width: int,
+    arcs: ArcsInto,
+    most: int,
 ) -> Ints:
     """Least start of every item on every device, by paths and by what its ancestors do."""
     # Items in topological order: paths and arcs raise the start of v first, then the work of its
@@ -607,7 +618,7 @@ def _heads(
     start = np.zeros((num_items, num_devices), np.int64)
     first, seen = np.zeros(num_items, np.int64), np.full(num_items, -1)
     latest, heap = np.zeros(num_items, np.int64), np.empty(num_items, np.int64)  # latest: -first
-    busy = np.zeros(items.num_machines, np.int64)
+    busy, place = np.zeros(items.num_machines, np.int64), np.full(num_ops, -1)
     for v in items.order:
         work, at_least, size, count = 0, 0, 0, 0
         for u in items.other[items.pointer[v] : items.pointer[v + 1]]:
@@ -617,6 +628,7 @@ def _heads(
                 at_least = max(at_least, (start[u] + time[u]).min())
         if v < num_ops:
             arrive(graph, time, start, v)
+            _arrive_in_turn(graph, time, group, start, v, place)
             for r in arcs.arc[arcs.pointer[v] : arcs.pointer[v + 1]]:
                 u = arcs.other[r]
                 for b in range(num_devices):
@@ -650,6 +662,39 @@ def _heads(
                 first[v] = min(first[v], start[v, b])
         latest[v] = -first[v]
     return start
+
+
+@kernel(bounded=True)
+def _arrive_in_turn(
+    graph: Direction, time: Ints, group: Ints, start: Ints, v: int, place: Ints
+) -> None:
+    """Raise the least start of an op by what comes right before it on its own device."""
+    # `place`: a cell for each op, -1 before and after. By device of v, `away` is the least start
+    # with a producer elsewhere: with a start below it, this one and all with a longer way are on
+    # v's device.
+    edges = graph.edge[graph.pointer[v] : graph.pointer[v + 1]]
+    num_devices, count = time.shape[1], 0
+    ops, away = np.empty(len(edges), np.int64), np.zeros((num_devices, len(edges)), np.int64)
+    for e in edges:
+        u, to = graph.other[e], graph.transfer_ns[graph.tensor[e]]
+        if place[u] < 0:  # several tensors may lead from one op to another
+            place[u], ops[count] = count, u
+            count += 1
+        for b in range(num_devices):
+            least = NO_WAY
+            for a in range(num_devices):
+                if a != b and group[u] != group[v]:
+                    least = min(least, start[u, a] + time[u, a] + to[graph.link_class[a, b]])
+            away[b, place[u]] = max(away[b, place[u]], least)
+    for u in ops[:count]:
+        place[u] = -1
+    if count < 2:  # paths count it
+        return
+    for b in range(num_devices):
+        begin, work = NO_WAY, 0
+        for x in stable_order(-away[b, :count]):
+            begin, work = min(begin, start[ops[x], b]), min(NO_WAY, work + time[ops[x], b])
+            start[v, b] = max(start[v, b], min(away[b, x], begin + work))
 
 
 @kernel(bounded=True)

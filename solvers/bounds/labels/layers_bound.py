@@ -61,6 +61,7 @@ from placegap.solvers.bounds.labels.nested_layers import (
     layer_chains,
     layer_table,
     nested_layers,
+    without_weak_end,
 )
 from placegap.solvers.bounds.work_windows import WorkWindows
 from placegap.solvers.core.clock import never
@@ -75,8 +76,8 @@ STATE, START, LEFT, SOURCE, OPTION, NAMES, WORK = range(7)
 # label and an option, or of gates of one, and half of the cells of each new label. With more there
 # is no bound.
 MOST_CELLS, MOST_TRIALS = 12_000_000, 200_000_000
-# Labels of a layer, if memory does not bind; with more, some become one. Of T5-small's step 21.97
-# ms are proven so, and 21.93 with all labels, until they are too many.
+# Labels of a layer, if memory does not bind; with more, some become one. Of T5-small's step 22.93
+# ms are proven so, and 22.92 with all labels, until they are too many.
 MOST_LABELS = 20_000
 CHUNK = 16_384  # labels that grow at a time, between two looks at `stop`
 
@@ -534,7 +535,8 @@ def search_layers(
         return None
     # the first chain that comes back: short sections prove more than long ones (`layer_chains`)
     is_tight = not instance.arrays.memory_is_slack
-    for chain in layer_chains(instance, windows.intervals):
+    for whole in layer_chains(instance, windows.intervals):
+        chain = without_weak_end(instance, whole, windows)
         nested = nested_layers(instance, chain, windows.time_ns, with_core=True)
         if nested is not None:
             break

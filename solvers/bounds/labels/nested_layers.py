@@ -48,6 +48,7 @@ from placegap.solvers.bounds.work_windows import (
     ChannelTable,
     SectionEdges,
     WorkWindows,
+    chain_arcs,
     channel_table,
     paths_through,
     port_gap,
@@ -253,6 +254,24 @@ def joined_where_cheap(instance: Instance, chain: Sequence[Section]) -> tuple[Se
     return _sections(instance, chain, one)
 
 
+def without_weak_end(
+    instance: Instance, chain: Sequence[Section], windows: WorkWindows
+) -> tuple[Section, ...]:
+    """The chain without last sections that take less time than the tail of their entry proves."""
+    # A chain may end with the update of a tied weight. If all copies are updated on one device, the
+    # tail of the gradient counts all of them, and the last section one.
+    end = len(chain)
+    while end > 1:
+        parts, _, tables = chain_arcs(instance, chain[end - 1 : end], windows)
+        if not parts:
+            break
+        through = (tables[0] + windows.tail_ns[parts[0].exit]).min(axis=1)
+        if (windows.tail_ns[parts[0].entry] <= through).any():
+            break
+        end -= 1
+    return tuple(chain[:end])
+
+
 def _places(instance: Instance, chain: Sequence[Section]) -> tuple[Ints, Ints]:
     """The sections in which edges out of each op begin, and edges into it end; -1: none."""
     first, last = np.full((2, instance.num_ops), -1)
@@ -398,7 +417,8 @@ def layer_table(
             placing = _Placing(layer, times, fact, table.kind)
             likely = [*range(len(fact.groups))] if is_tight else _by_pull(fact.groups, pulls)
             order, devices = placing.rows(likely[:MOST_PLACED], given)
-            known[fact.key] = order, _options(layer, times, fact, order, devices)
+            rooms = len(table.room_bytes)
+            known[fact.key] = order, _options(layer, times, fact, order, devices, rooms)
         order, options = known[fact.key]
         # late ops of the groups placed so far that this gate does not precede: a gate further in
         # precedes all that this one does, so the others need not be looked at again
@@ -763,19 +783,24 @@ class _Placing:
 
 
 def _options(
-    layer: NestedLayer, times: SectionTimes, fact: _Facts, order: list[int], devices: Ints
+    layer: NestedLayer,
+    times: SectionTimes,
+    fact: _Facts,
+    order: list[int],
+    devices: Ints,
+    num_rooms: int,
 ) -> LayerOptions:
     """The options of a layer, without those that another one is no worse than."""
     num_devices = times.time.shape[1]
     groups = [fact.groups[x] for x in order]
     work, ready = np.zeros((2, len(devices), num_devices), np.int64)
-    held = np.zeros((len(devices), num_devices if len(fact.held_bytes) else 0), np.int64)
+    held = np.zeros((len(devices), num_rooms), np.int64)
     for column, x in enumerate(order):
         for d in range(num_devices):
             on = devices[:, column] == d
             work[on, d] += fact.work[x, d]
             ready[on, d] += fact.ready[x, d]
-            if held.shape[1]:
+            if num_rooms:
                 held[on, d] += fact.held_bytes[x]
     every = LayerOptions(
         times.through(layer.forward, groups, devices),

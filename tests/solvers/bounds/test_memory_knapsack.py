@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 from draws import draw
-from references.brute_force import oracle
+from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
 from placegap.experiments.research.bench.offload import (
     DDR4,
@@ -24,8 +24,10 @@ from placegap.solvers import run_method
 from placegap.solvers.bounds import memory_knapsack
 from placegap.solvers.bounds.labels import layer_chain
 from placegap.solvers.bounds.labels.layer_chain import chain_bound, least_chain, stops_of
-from placegap.solvers.bounds.memory_knapsack import knapsack, relaxed, run
-from placegap.solvers.core.method import Task
+from placegap.solvers.bounds.memory_knapsack import Knapsack, knapsack, relaxed, run
+from placegap.solvers.core.back_ends.highs import solve_integers
+from placegap.solvers.core.back_ends.outcome import bound_ns
+from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.core.result import PROOF
 
 SMALL = Decoder("small", 4, 1024, 256, 4096, 8000, context=128)
@@ -151,6 +153,78 @@ def test_no_bound_at_the_peak_is_above_an_optimum() -> None:
 @pytest.mark.parametrize("seed", range(1000, 9000, 1000))
 def test_no_bound_at_the_peak_is_above_the_optimum_of_thousands(seed: int) -> None:
     compare_layers(range(seed, seed + 1000))
+
+
+def compare_ops(seeds: range) -> Counter[str]:
+    """Bounds of the MIP and its LP beside brute force, where most ops of a layer may be apart."""
+    seen = Counter[str]()
+    for seed in seeds:
+        instance = drawn_layers(seed)
+        groups = [op.colocation if i % 3 else None for i, op in enumerate(instance.graph.ops)]
+        instance = draw.with_ops(instance, colocation=groups)
+        semantics = MAKESPAN_SEMANTICS[seed % 8].model_copy(update={"memory": "peak"})
+        floor, _ = relax_memory(instance, semantics)
+        best = oracle(instance, semantics)
+        if best is None or floor.arrays.memory_is_slack:
+            continue
+        least = [
+            bounds_of(knapsack(floor, semantics, at_peak=at_peak)) for at_peak in (None, instance)
+        ]
+        assert max(least[1]) <= best, instance.name
+        assert least[0][0] <= least[1][0], instance.name
+        seen.update(all=1, optimal=least[1][1] == best, rose=least[0][1] < least[1][1])
+    return seen
+
+
+def bounds_of(model: Knapsack | None) -> tuple[int, int]:
+    """What the LP and the MIP of a model prove."""
+    assert model is not None
+    found, _ = solve_integers(model.form, Limits())
+    assert found.ending == "optimal"
+    return relaxed(model)[0], bound_ns(found.dual_bound, model.unit_ns, 1) or 0
+
+
+def test_ops_that_share_a_state_hold_it_on_each_of_their_devices() -> None:
+    # The GPU has room for the head with its state of 40 bytes, or for the layer of 20. Both ends on
+    # the host take 5 + 1 + 10 + 1 + 20 ns, the layer there 5 + 1 + 100 + 1 + 5. The floor counts
+    # the state at the embedding alone, which takes as long on the host: 5 + 1 + 10 + 5.
+    tied = {"shared_state": {"tied": 40}}
+    ops = [
+        draw.op(0, {"gpu": 5, "cpu": 5}, **tied),
+        draw.op(1, {"gpu": 10, "cpu": 100}, state_bytes=20),
+        draw.op(2, {"gpu": 5, "cpu": 20}, **tied),
+    ]
+    devices = draw.devices(["gpu", "cpu"], (50, None).__getitem__)
+    edges = draw.edges([(0, 1), (1, 2)], [1, 1], [True] * 2, int)
+    net = draw.instance_of("tied ops", ops, edges, devices, draw.fast_links(devices))
+    semantics = Makespan(memory="peak")
+    floor, _ = relax_memory(net, semantics)
+    assert bounds_of(knapsack(floor))[1] == 21
+    assert bounds_of(knapsack(floor, at_peak=net))[1] == oracle(net, semantics) == 37
+
+
+def test_what_is_live_while_an_op_runs_counts_at_each_op() -> None:
+    # Either op needs 40 bytes of 35 while it runs; the floor counts its workspace at one of them.
+    ops = [
+        draw.op(i, {"gpu": 10, "cpu": 100}, state_bytes=10, workspace_bytes=30) for i in range(2)
+    ]
+    devices = draw.devices(["gpu", "cpu"], (35, None).__getitem__)
+    net = draw.row(ops, devices, bytes=1)
+    semantics = Makespan(memory="peak")
+    floor, _ = relax_memory(net, semantics)
+    assert bounds_of(knapsack(floor))[1] == 100 + 1 + 10
+    assert bounds_of(knapsack(floor, at_peak=net))[1] == oracle(net, semantics) == 200
+
+
+def test_no_copy_of_a_state_proves_more_than_an_optimum() -> None:
+    seen = compare_ops(range(60))
+    assert seen["rose"] > 5
+    assert seen["optimal"] > 0.5 * seen["all"]
+
+
+@pytest.mark.deep
+def test_no_copy_of_a_state_proves_more_than_optima_of_thousands() -> None:
+    assert compare_ops(range(1000, 5000))["rose"] > 300
 
 
 def test_both_copies_of_a_tied_state_and_what_is_live_count_at_the_peak() -> None:

@@ -48,6 +48,82 @@ def test_what_does_not_fit_must_move_and_pays() -> None:
     assert memory_bound(instance, windows) == 67
 
 
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize(
+    ("transfer_ns", "colocated", "least_ns"),
+    [
+        (0, 0, 8),  # work: 2 + 3 * 4 / 2
+        (5, 0, 11),  # two stay: one moves, 2 + 5 + 4
+        (20, 0, 14),  # all three stay
+        (0, 3, 14),
+        # two may not leave, and the third one moves: 2 + 2 * 4
+        (3, 2, 10),
+    ],
+)
+def test_neighbours_on_one_device_run_in_turn(
+    transfer_ns: int, colocated: int, least_ns: int, backward: bool
+) -> None:
+    # an op of 2 ns feeds three of 4 ns, or reads from them, on two equal devices
+    ops = [Op(name="hub", time_ns={"gpu": 2}, colocation="hub" if colocated else None)]
+    ops += [
+        Op(name=f"op{i}", time_ns={"gpu": 4}, colocation="hub" if i < colocated else None)
+        for i in range(3)
+    ]
+    rows = ((0, transfer_ns), (transfer_ns, 0))
+    ends = [(f"op{i}", "hub") if backward else ("hub", f"op{i}") for i in range(3)]
+    edges = [Edge(producer=u, consumer=v, transfer_ns=rows) for u, v in ends]
+    devices = draw.devices(["gpu"] * 2)
+    instance = draw.instance_of("hub", ops, edges, devices, draw.fast_links(devices))
+    assert window_bound(work_windows(instance, Makespan())) == least_ns
+    if transfer_ns:  # else one device must do two of the three
+        assert oracle(instance, Makespan()) == least_ns
+
+
+def hub_instance(seed: int) -> Instance:
+    """4 to 7 ops on two devices, or up to 6 on three, most beside one that feeds or reads them."""
+    rng = random.Random(f"hub-{seed}")
+    kinds = [f"gpu{rng.choice([0, 0, k])}" for k in range(rng.choice([2, 2, 3]))]
+    count, pool = rng.randrange(4, 10 - len(kinds)), sorted(set(kinds))
+    chance = rng.choice([0.7, 0.9, 1])
+    ops = draw.ops(count, lambda: draw.times(rng, pool, lambda: rng.randrange(10), chance=chance))
+    hub = rng.randrange(count)
+    beside = [(min(hub, u), max(hub, u)) for u in range(count) if u != hub and rng.random() < 0.75]
+    pairs = sorted({*beside, *draw.some(rng, draw.pairs(rng, range(count), count, 0.2), 2)})
+    size = [rng.choice([0, 1, 3, 8, 20]) for _ in ops]
+    edges = draw.edges(pairs, size, [rng.random() < 0.5 for _ in ops], lambda: rng.randrange(20))
+    edges += [
+        Edge(producer=f"op{u}", consumer=f"op{v}", tensor="more", bytes=size[u])
+        for u, v in pairs
+        if rng.random() < 0.15
+    ]
+    if rng.random() < 0.7:
+        ops = draw.together(ops, rng.sample(range(count), rng.choice([2, 3])), kinds, "group")
+    links = draw.links(len(kinds), lambda a, b: (10**9, rng.choice([0, 0, 1, 2])))
+    # brute force orders ten transfers at most
+    return draw.instance_of(f"hub-{seed}", ops, edges[:10], draw.devices(kinds), links)
+
+
+def is_exact(seed: int) -> bool | None:
+    """Whether a bound is the optimum, which it is never above; None without a plan."""
+    instance, semantics = hub_instance(seed), MAKESPAN_SEMANTICS[seed % len(MAKESPAN_SEMANTICS)]
+    best = oracle(instance, semantics)
+    if best is None:
+        return None
+    least_ns = window_bound(work_windows(instance, semantics))
+    assert least_ns <= best, (instance.name, semantics.label)
+    return least_ns == best
+
+
+def test_no_turn_proves_more_than_an_optimum() -> None:
+    # 195 of these are exact, and 91 without turns
+    assert [is_exact(seed) for seed in range(300)].count(True) >= 150
+
+
+@pytest.mark.deep
+def test_no_turn_proves_more_than_optima_of_thousands() -> None:
+    assert [is_exact(seed) for seed in range(1000, 11_000)].count(True) >= 5_000
+
+
 def test_times_too_large_for_integers_prove_nothing_here() -> None:
     assert work_windows(fork_join(2, 2**57), Makespan()) is None
 
