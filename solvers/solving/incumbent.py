@@ -96,7 +96,7 @@ class JudgedKnown(Known):
     def forget_bound(self) -> None:
         """Nothing is left of it but what costs next to nothing, if that is not what was wrong."""
         super().forget_bound()
-        self.is_preliminary = False
+        self.is_preliminary, self._bounds_s = False, 0.0
         least = quick_bound(self.task.instance, self.task.semantics)
         if not refutation(least, self.value, self.rules):
             self.prove(least)
