@@ -16,7 +16,7 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.core.objective import strategy
 from placegap.solvers.core.result import Bound, is_better
-from placegap.solvers.repeated_layers.sections import bottlenecks_of, has_repeats
+from placegap.solvers.repeated_layers.sections import bottlenecks_of
 
 # Origins of bounds: work between heads and tails; a chain there and back, and the work beside it;
 # memory along a chain of intervals, and along the order of the colocation groups.
@@ -30,9 +30,10 @@ WINDOWS, LAYERS, INTERVALS, FRONTIER = (
 # Microseconds of windows per op and edge; as their steps and ancestors are limited, seconds at most
 # (4 on eight clones of ResNet_200, with 540,893 ops and edges).
 WINDOWS_US, MOST_WINDOWS_S = 40.0, 5.0
-# Microseconds of repeated layers per op and edge (0.1 to 0.4 s on 5,000 to 50,000 ops), most of
-# these, and the share of the time for their prices, which are many where few layers are equal.
-REPEATS_US, MOST_REPEATS, REPEATS_SHARE = 10.0, 300_000, 0.25
+# Microseconds of layers between bottlenecks per op and edge (0.1 to 0.4 s on 5,000 to 50,000 ops
+# of equal ones), most of these, and the share of the time for their prices, which are many where
+# few layers are equal (500 of 20 ops: 4 s, and 20 s with prices of their own).
+REPEATS_US, MOST_REPEATS, REPEATS_SHARE = 10.0, 300_000, 0.5
 MOST_METHOD_S = 10.0  # for the registry's own bounds, where there is no limit
 
 
@@ -145,25 +146,26 @@ def makespan_bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterato
 
 
 def _in_repeats(relaxed: Instance, semantics: Makespan, clock: Clock) -> Iterator[Bound]:
-    """Prices of what lies between bottlenecks, where sections repeat."""
+    """Prices of what lies between bottlenecks, of equal sections once."""
     likely_s = 1e-6 * REPEATS_US * relaxed.num_parts
     if relaxed.num_parts > MOST_REPEATS or (clock.left_s is not None and likely_s > clock.left_s):
         return
     bottlenecks = bottlenecks_of(relaxed)
-    if has_repeats(relaxed, bottlenecks):
-        # brings HiGHS and numba
-        from placegap.solvers.repeated_layers import room_bound
-        from placegap.solvers.repeated_layers.layer_bound import ORIGIN, prove_layers
+    if len(bottlenecks.ops) < 2:
+        return
+    # brings HiGHS and numba
+    from placegap.solvers.repeated_layers import room_bound
+    from placegap.solvers.repeated_layers.layer_bound import ORIGIN, prove_layers
 
-        arrays, part = relaxed.arrays, clock.part(REPEATS_SHARE)
-        held = None if arrays.memory_is_slack else arrays.resident_bytes
-        proof = prove_layers(relaxed, semantics, bottlenecks, part.is_over, held)
-        if proof is None:
-            return
-        yield Bound(proof.ns, ORIGIN)
-        if held is not None:
-            in_room = room_bound.prove_room(proof, arrays.memory_bytes, part.is_over)
-            yield Bound(in_room, room_bound.ORIGIN)
+    arrays, part = relaxed.arrays, clock.part(REPEATS_SHARE)
+    held = None if arrays.memory_is_slack else arrays.resident_bytes
+    proof = prove_layers(relaxed, semantics, bottlenecks, part.is_over, held)
+    if proof is None:
+        return
+    yield Bound(proof.ns, ORIGIN)
+    if held is not None:
+        in_room = room_bound.prove_room(proof, arrays.memory_bytes, part.is_over)
+        yield Bound(in_room, room_bound.ORIGIN)
 
 
 def _in_memory(

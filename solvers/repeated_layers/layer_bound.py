@@ -319,25 +319,41 @@ def idle_ns(window: LayerWindow, channel: Ints, num_machines: int, a: int, b: in
     """Head and tail of each device and channel together; 0 where it has nothing to do."""
     head, tail = np.full((2, num_machines), BIG)
     for tree, heads, tails in zip(window.trees, window.heads, window.tails, strict=True):
-        n, k = tree.time_ns.shape
-        starts, ways = heads[a, :n], tails[:, :, b]
-        runs = tree.time_ns < BIG
-        head[:k] = np.minimum(head[:k], np.where(runs, starts, BIG).min(axis=0))
-        tail[:k] = np.minimum(tail[:k], np.where(runs, ways, BIG).min(axis=0))
-        # what each edge may send from one device to another, and when
-        u, i = tree.producer, np.repeat(np.arange(n + 1), np.diff(tree.in_ptr))
-        ready, rest = np.full((2, len(u), k), BIG)
-        ready[u < 0, a], rest[i == n, b] = 0, 0
-        ready[u >= 0] = (starts + tree.time_ns)[u[u >= 0]]
-        rest[i < n] = (ways + tree.time_ns)[i[i < n]]
-        sent = (tree.move_ns > 0) & (ready < BIG)[:, :, None] & (rest < BIG)[:, None]
-        first = np.where(sent, ready[:, :, None], BIG).min(axis=0, initial=BIG).ravel()
-        last = np.where(sent, rest[:, None], BIG).min(axis=0, initial=BIG).ravel()
-        for slot in range(2):
-            used = channel[:, slot] >= 0
-            np.minimum.at(head, channel[used, slot], first[used])
-            np.minimum.at(tail, channel[used, slot], last[used])
+        _first_and_last(tree, channel, heads[a], tails[:, :, b], a, b, head, tail)
     return np.where((head < BIG) & (tail < BIG), head + tail, 0)
+
+
+@kernel(allocates=False)
+def _first_and_last(
+    tree: BranchTree,
+    channel: Ints,
+    starts: Ints,
+    ways: Ints,
+    a: int,
+    b: int,
+    head: Ints,
+    tail: Ints,
+) -> None:
+    """Lower heads and tails of machines to those of what a branch may do on them."""
+    n, k = tree.time_ns.shape
+    for i in range(n):
+        for d in range(k):
+            if tree.time_ns[i, d] < BIG:
+                head[d], tail[d] = min(head[d], starts[i, d]), min(tail[d], ways[i, d])
+    # what each edge may send from one device to another, and when
+    for i in range(n + 1):
+        for e in range(tree.in_ptr[i], tree.in_ptr[i + 1]):
+            u = tree.producer[e]
+            for c in range(k):
+                ready = starts[u, c] + tree.time_ns[u, c] if u >= 0 else 0 if c == a else BIG
+                for d in range(k):
+                    rest = ways[i, d] + tree.time_ns[i, d] if i < n else 0 if d == b else BIG
+                    if ready >= BIG or rest >= BIG or tree.move_ns[e, c, d] <= 0:
+                        continue
+                    for slot in range(2):
+                        r = channel[c * k + d, slot]
+                        if r >= 0:
+                            head[r], tail[r] = min(head[r], ready), min(tail[r], rest)
 
 
 @kernel(allocates=False)
@@ -588,20 +604,39 @@ def prove_layers(
     k, channel = instance.num_devices, windows.channel
     prices: dict[tuple[int, int, int], Ints] = {}
     least = [window.longest.copy() for window in windows.kinds]
+    # Windows that are there once begin with the prices of another one, which cost a tenth of their
+    # own and prove nearly as much; in the time that is left those of the path get their own.
+    number, last = Counter(windows.which), dict[tuple[int, int], Ints]()
+    lent: set[tuple[int, int, int]] = set()
     while True:
         value, path = shortest(windows, least, windows.time_ns)
-        new = {(windows.which[s], a, b) for s, (a, b) in enumerate(path)} - prices.keys()
-        new = {(w, a, b) for w, a, b in new if windows.kinds[w].trees}
+        needed = {(windows.which[s], a, b) for s, (a, b) in enumerate(path)}
+        needed = {(w, a, b) for w, a, b in needed if windows.kinds[w].trees}
+        new = (needed - prices.keys()) or (needed & lent)
         if not new or is_over():
             return LayerProof(windows, prices, value)
         for w, a, b in sorted(new):
+            if is_over():
+                break
             window = windows.kinds[w]
-            prices[w, a, b] = best_prices(window, channel, windows.num_machines, a, b)
+            if number[w] == 1 and (a, b) in last and (w, a, b) not in lent:
+                prices[w, a, b] = _within(window.scale, last[a, b])
+                lent.add((w, a, b))
+            else:
+                prices[w, a, b] = best_prices(window, channel, windows.num_machines, a, b)
+                last[a, b] = prices[w, a, b]
+                lent.discard((w, a, b))
             # prices of one pair are good for others
             for c, d in product(range(k), range(k)):
                 if ((w, c, d) == (w, a, b) or (w, c, d) not in prices) and not is_over():
                     proven = window_bound(window, channel, prices[w, a, b], c, d)
                     least[w][c, d] = max(least[w][c, d], proven)
+
+
+def _within(scale: int, prices: Ints) -> Ints:
+    """Prices of another window, as large as this one's may be."""
+    most = int(prices.max())
+    return prices if most <= scale else prices * scale // most
 
 
 def window_ns(proof: LayerProof, w: int, a: int, b: int) -> int:

@@ -62,7 +62,7 @@ from placegap.solvers.bounds.certificates.section_lp import (
 from placegap.solvers.bounds.cheap_bounds import quick_bound, spread_weights
 from placegap.solvers.core.clock import Clock, LimitReached, stop_requested
 from placegap.solvers.repeated_layers.layer_bound import LayerProof, prove_layers
-from placegap.solvers.repeated_layers.sections import Bottlenecks, bottlenecks_of, has_repeats
+from placegap.solvers.repeated_layers.sections import Bottlenecks, bottlenecks_of
 
 # Seconds that `Terms` takes for each op and edge, and for each edge and pair of devices.
 S_PER_PART, S_PER_MOVE = 30e-6, 0.6e-6
@@ -288,9 +288,9 @@ def _by_halves(within: Callable[..., bool], least: int, target: int, clock: Cloc
 def _prove_layers(
     instance: Instance, semantics: Makespan, problem: TimedTerms
 ) -> tuple[Any, LayersProof] | None:
-    """What prices of repeated layers prove; None where no sections repeat."""
+    """What prices of layers between bottlenecks prove; None where there are no two of these."""
     bottlenecks = bottlenecks_of(instance)
-    if not has_repeats(instance, bottlenecks):
+    if len(bottlenecks.ops) < 2:
         return None
     found = prove_layers(instance, semantics, bottlenecks, problem.clock.is_over)
     if found is None:
