@@ -81,11 +81,12 @@ def plans(
     turns = list(able(task, found.searches, workers if is_large else 1))
     if not turns:
         return
-    # Of a third of the time each search has a turn, and the one that finds most has the rest.
+    # The first search has half of the time: less of an annealing says little of what it finds. Each
+    # of the others has a part of a sixth, and the one that finds most has the rest.
     num, last = len(turns), turns[0]
     for at, step in enumerate(turns if num > 1 else ()):
         before_ns = known.value
-        yield _at_turn(step, 0, seed, 1 / (3 * num - at))
+        yield _at_turn(step, 0, seed, 1 / (3 * num - 2 - at) if at else 1 / 2)
         if at and known.by == step.method and _is_far_below(known.value, before_ns):
             last = step
     for turn in count(int(num > 1)):

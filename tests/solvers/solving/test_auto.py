@@ -434,8 +434,8 @@ def test_searches_take_turns_and_the_last_is_of_the_one_that_finds_most(
     assert [step.seed for step in steps] == [5, 5, 6, 7, 8]
     if last == "run-moves":
         assert [steps[i].params["anew"] for i in (0, 2)] == [False, True]
-    # each has a sixth of all time, and then one of them has the rest
-    assert [step.share for step in steps[:3]] == [1 / 6, 1 / 5, 1.0]
+    # half of all time, a sixth (a third of what is left), and then one of them has the rest
+    assert [step.share for step in steps[:3]] == [1 / 2, 1 / 3, 1.0]
 
 
 # What ended in half of its time has left nothing out that takes twice as long: 20 s after 10 s, of
