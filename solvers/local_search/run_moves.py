@@ -247,14 +247,15 @@ class _Search(RunWalks):
         for plan in contended_lists(self.instance, self.semantics):
             if most == 0 or clock.is_over():
                 return
-            self.take_if_shorter(plan.devices)
+            self.take_if_shorter(plan.devices, by_levels=True)
         lists, failed = WindowLists(self.instance, self.data), 0
         # Where few parts are equal, as with random times, lists find far more than moves. Layers of
         # networks are alike, and moves find more (Celeritas' Inception_V3: 1.79 s, and 1.86).
         rolls = most is None and 2 * len(self.line.same) < len(self.line.part_ptr)
         while rolls and failed < IDLE_ROLLS and not clock.is_over():
             before_ns = float(state.value[0])
-            self.take_if_shorter(lists.roll(state.at[self.line.place], rng, clock.is_over))
+            device = lists.roll(state.at[self.line.place], rng, clock.is_over)
+            self.take_if_shorter(device, by_levels=True)
             failed = 0 if state.value[0] < (1.0 - NOTABLE) * before_ns else failed + 1
             self.judge_at_times()
         self.time_of(state.at, state.shift)
@@ -273,16 +274,20 @@ class _Search(RunWalks):
                 notable_ns, found_at = float(state.value[0]), done
             self.judge_at_times()
 
-    def take_if_shorter(self, device: Ints) -> bool:
+    def take_if_shorter(self, device: Ints, *, by_levels: bool = False) -> bool:
         """Take over devices that fit and keep the makespan or shorten it."""
+        # Priorities are those of now. For devices that are all new those of an earlier plan's order
+        # may be bad ones: they are also tried `by_levels` alone, without a shift.
         state, limit = self.state, float(self.state.value[0])
         state.trial[self.line.place] = device
-        now = time_of(self.data, self.line, state, state.trial, state.shift, self.work, limit)
-        if now > limit:
-            return False
-        state.at[:] = state.best_at[:] = state.trial
-        state.value[:] = now
-        return True
+        for shift in (state.shift, np.zeros_like(state.shift)) if by_levels else (state.shift,):
+            now = time_of(self.data, self.line, state, state.trial, shift, self.work, limit)
+            if now <= limit:
+                state.at[:] = state.best_at[:] = state.trial
+                state.shift[:] = state.best_shift[:] = shift
+                state.value[:] = now
+                return True
+        return False
 
     def by_start(self) -> Ints:
         """The ops by their starts in the last schedule."""

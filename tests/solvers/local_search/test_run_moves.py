@@ -121,3 +121,16 @@ def test_lists_roll_where_few_parts_are_equal(
     )
     run_moves(Task(row, PORT, Limits(60.0)), RunMovesParams())
     assert began == [first]
+
+
+def test_devices_that_are_all_new_are_tried_without_the_priorities_of_an_earlier_plan() -> None:
+    # x feeds y on the other device. Where z is urgent x waits for it, and y ends at 10 + 1 + 1 + 10
+    # ns; by longest ways x goes first, and all ends at 1 + 1 + 10.
+    ops = [anywhere("x", 1), anywhere("y", 10), anywhere("z", 10)]
+    search = _Search(instance_of("order", ops, [("x", "y", 1)], devices=2), PORT, None)
+    search.begin(Plan.on([0, 0, 0]))  # 21 ns
+    search.state.shift[2] = 100
+    apart = np.array([0, 1, 0])
+    assert not search.take_if_shorter(apart)
+    assert search.take_if_shorter(apart, by_levels=True)
+    assert search.state.value[0] == 12
