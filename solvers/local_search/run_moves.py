@@ -254,8 +254,8 @@ class _Search(RunWalks):
         rolls = most is None and 2 * len(self.line.same) < len(self.line.part_ptr)
         while rolls and failed < IDLE_ROLLS and not clock.is_over():
             before_ns = float(state.value[0])
-            device = lists.roll(state.at[self.line.place], rng, clock.is_over)
-            self.take_if_shorter(device, by_levels=True)
+            rolled = lists.roll(state.at[self.line.place], rng, clock.is_over)
+            self.take_if_shorter(rolled, by_levels=True)
             failed = 0 if state.value[0] < (1.0 - NOTABLE) * before_ns else failed + 1
             self.judge_at_times()
         self.time_of(state.at, state.shift)
