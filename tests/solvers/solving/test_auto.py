@@ -594,7 +594,7 @@ def test_one_process_alone_gives_each_side_its_share(
     if greedy in makespan.SEARCHES:  # the proof ends without what it may have
         assert spent["search"] > 0.95 * 60.0 - spent["proof"]
     else:
-        assert spent["proof"] <= proof * 60.0
+        assert spent["proof"] <= proof * 60.0 + 1e-9  # sums of shares are rounded
         assert spent["search"] >= (1 - proof) * 60.0 - 0.1
 
 
