@@ -116,7 +116,7 @@ def _all_bounds(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
 
 
 def makespan_bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterator[Bound]:
-    """Work between heads and tails, repeated layers, memory along chains, and nested layers."""
+    """Work between heads and tails, layers between bottlenecks, chains in memory, nested layers."""
     relaxed, _ = relax_memory(task.instance, task.semantics)
     somewhere = relaxed.arrays.possible.any(axis=1).all()
     likely_s = min(1e-6 * WINDOWS_US * task.instance.num_parts, MOST_WINDOWS_S)
@@ -128,7 +128,7 @@ def makespan_bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterato
         by_work = Bound(window_bound(windows), WINDOWS)
         yield by_work
         least = max(least, by_work.value)
-    for found in _in_repeats(relaxed, task.semantics, clock):
+    for found in _between_bottlenecks(relaxed, task.semantics, clock):
         yield found
         least = max(least, found.value)
     if windows is None:
@@ -145,7 +145,7 @@ def makespan_bounds(task: Task[Makespan], known: Bound, clock: Clock) -> Iterato
     yield Bound(least if layers is None else layers.ns, LAYERS)
 
 
-def _in_repeats(relaxed: Instance, semantics: Makespan, clock: Clock) -> Iterator[Bound]:
+def _between_bottlenecks(relaxed: Instance, semantics: Makespan, clock: Clock) -> Iterator[Bound]:
     """Prices of what lies between bottlenecks, of equal sections once."""
     likely_s = 1e-6 * REPEATS_US * relaxed.num_parts
     if relaxed.num_parts > MOST_REPEATS or (clock.left_s is not None and likely_s > clock.left_s):

